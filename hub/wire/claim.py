@@ -111,6 +111,7 @@ class AssignedJob(Answer):
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None
+    network: bool | None = Field(default=None, description="None: as the runner is set")
     timeout_s: int
     env: dict[str, str] = {}
     steps: list[Step]

@@ -19,8 +19,8 @@ class Concurrency(Answer):
 class JobSpec(Answer):
     """One job, matrix expanded, sandbox resolved.
 
-    `images` are as written (`debian-12`, `cas://blake3/HASH`) until the run is submitted, when each
-    gets its hash. None: not asked.
+    Until the run is submitted an image named `debian-12` has an empty hash, and a step's image is
+    that name; then each gets its hash. None: not asked.
     """
 
     name: str
@@ -38,6 +38,7 @@ class JobSpec(Answer):
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None
+    network: bool | None = Field(default=None, description="None: as the runner is set")
     concurrency: Concurrency | None = None
     keep: str | None = None
 
