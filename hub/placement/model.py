@@ -87,8 +87,9 @@ class Placed:
     job: int
     memory_mib: int | None = None
     cpus: int | None = None
-    disk_mib: int | None = None
-    disk_taken_mib: int | None = None  # as of the offer that also reported the free disk
+    disk_mib: int | None = None  # without the images it makes the runner fetch
+    disk_taken_mib: int | None = None  # as of the offer that also reported the free disk; None: nothing yet
+    fetching: tuple[tuple[str, int], ...] = ()  # images the runner did not hold when it was placed, with MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
