@@ -10,7 +10,7 @@ from hub.placement.choose import hold_is_over
 from hub.placement.fit import first_lack, with_jobs
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Fleet, QueuedJob, Runner, Settings
-from hub.placement.rank import is_there, order, rank
+from hub.placement.rank import Preference, is_there, preference, rank
 
 
 class PlainBoard:
@@ -42,14 +42,14 @@ class PlainBoard:
         return self._fits(job, self.fleet.runners[runner], self.rooms[runner])
 
     def better(self, job: QueuedJob, runner: str) -> Sequence[str]:
-        least = rank(job, self.fleet.runners[runner])
+        least = rank(job.demand, self.fleet.runners[runner], job.lost_on)
         return self._best_first(
             job,
             (
                 one
                 for one in self.fleet.runners.values()
-                if rank(job, one) > least
-                and is_there(one, self.settings, self.now_ms)
+                if rank(job.demand, one, job.lost_on) > least
+                and is_there(one, self.now_ms, self.settings)
                 and self.fits(job, one.name)
             ),
         )
@@ -75,5 +75,8 @@ class PlainBoard:
         return first_lack(job.demand, runner, self.fleet, self.now_ms, job.declines, room=room) is None
 
     def _best_first(self, job: QueuedJob, runners: Iterable[Runner]) -> list[str]:
-        found = sorted(runners, key=lambda runner: order(job, runner, self.rooms[runner.name]))
-        return [runner.name for runner in found]
+        def key(runner: Runner) -> Preference:
+            room = self.rooms[runner.name]
+            return preference(job.demand, runner, room, self.now_ms, self.settings, job.lost_on, job.wish)
+
+        return [runner.name for runner in sorted(runners, key=key)]

@@ -66,7 +66,7 @@ def lacks(
 ) -> tuple[Lack, ...]:
     """All that `runner` lacks for `demand` at `now_ms`, in the order of `lack.ORDER`; empty: it fits.
 
-    `room`: its headroom, and `lasting`: its `lasting_lacks`, where the caller has them; None: worked out.
+    `room`: its headroom, and `lasting`: its `shape_lacks`, where the caller has them; None: worked out.
     """
     return tuple(_each(demand, runner, fleet, now_ms, declines, room, lasting))
 
@@ -85,12 +85,12 @@ def first_lack(
     return next(_each(demand, runner, fleet, now_ms, declines, room, lasting), None)
 
 
-def lasting_lacks(demand: Demand, of: Shape, fleet: Fleet) -> tuple[Lack, ...]:
+def shape_lacks(demand: Demand, of: Shape, fleet: Fleet) -> tuple[Lack, ...]:
     """The lacks that follow from the runner's shape and the hub's images and settings alone.
 
     All are lasting. They hold until the runner's shape, the hub's images or the settings change.
     """
-    return tuple(_each_lasting(demand, of, fleet))
+    return tuple(_each_of_shape(demand, of, fleet))
 
 
 def images_to_fetch(demand: Demand, offer: Offer, fleet: Fleet) -> tuple[tuple[str, int], ...]:
@@ -143,11 +143,11 @@ def _each(
     if standing.state != "active":
         is_out = standing.state == "quarantined"
         yield lack.quarantined(standing.state_reason) if is_out else lack.draining()
-    if is_silent(runner, settings, now_ms):
+    if is_silent(runner, now_ms, settings):
         never = offer is None or standing.heard_ms is None
         yield lack.silent(None if never else now_ms - (standing.heard_ms or 0), settings)
     memory = cpus = None
-    for one in lasting_lacks(demand, shape(runner), fleet) if lasting is None else lasting:
+    for one in shape_lacks(demand, shape(runner), fleet) if lasting is None else lasting:
         if one.code == "memory":
             memory = one
         elif one.code == "cpus":
@@ -172,7 +172,7 @@ def _each(
         yield lack.slots(room.free_slots, offer.max_jobs)
 
 
-def _each_lasting(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
+def _each_of_shape(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
     if not _serves(of, demand.project):
         yield lack.scope(demand.project)
     if not of.polled:
