@@ -17,7 +17,7 @@ from hub.wire.base import MAX_JOBS
 from hub.wire.pipeline_jobs import MAX_TIMEOUT_S, Builder, entries
 from hub.wire.pipeline_matrix import Choice, choices, fill
 from hub.wire.pipeline_schema import Checker, json_schema
-from hub.wire.pipeline_yaml import MAX_BYTES, MAX_FAULTS, MAX_WEIGHT, Faults, Node, nearest, quoted, read
+from hub.wire.pipeline_yaml import MAX_BYTES, MAX_FAULTS, MAX_WEIGHT, Faults, Node, quoted, read
 from hub.wire.problem import Fault
 from hub.wire.spec import JobSpec, Pipeline
 
@@ -112,7 +112,8 @@ class _Reader:
                     text = f"is one job too many; {MAX_JOBS} are the most, matrices written out"
                     self._faults.add(path, text, node.line)
                     return jobs
-                if not self._afford(job.node.weight + self._builder.env_weight, job):
+                weight = job.node.weight - node.entries["matrix"].weight if choice.values else job.node.weight
+                if not self._afford(weight + self._builder.env_weight, job):
                     return jobs
                 if job.node is not node:
                     self._checker.check(job.node, path, "job")
@@ -155,7 +156,7 @@ class _Reader:
                 source, names = self._source_of[item.text], [item.text]
             else:
                 if not self._faults.under(path):
-                    near = nearest(item.text, [*self._sources, *self._source_of])
+                    near = self._faults.nearest(item.text, [*self._sources, *self._source_of])
                     self._faults.add(path, f"no job {quoted(item.text)} stands under `jobs`", item.line, near)
                 continue
             edges.setdefault(source, (path, item.line))

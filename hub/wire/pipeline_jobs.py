@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hub.wire.base import plain_text
 from hub.wire.claim import ImageRef, Step
 from hub.wire.pipeline_matrix import Choice
-from hub.wire.pipeline_yaml import Faults, Node, join, nearest, quoted
+from hub.wire.pipeline_yaml import Faults, Node, join, quoted
 from hub.wire.spec import DEFAULT_TIMEOUT_S, Concurrency, JobSpec
 
 MAX_TIMEOUT_S = 7 * 86400  # what runs for a week is a service, not a job
@@ -101,7 +101,7 @@ class Builder:
     def _named(self, name: Node, path: str) -> Place | None:
         if name.text not in self._nodes:
             text = f"no sandbox {quoted(name.text)} stands under `sandboxes`"
-            self._faults.add(path, text, name.line, nearest(name.text, self._nodes))
+            self._faults.add(path, text, name.line, self._faults.nearest(name.text, self._nodes))
         return self._places.get(name.text)
 
     def _place(self, given: Mapping[str, Node], path: str, line: int) -> Place | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hub.wire.base import MAX_JOBS
-from hub.wire.pipeline_yaml import NODE_WEIGHT, Faults, Node, join, nearest, quoted
+from hub.wire.pipeline_yaml import NODE_WEIGHT, Faults, Node, join, quoted
 
 _EXPRESSION = re.compile(r"\$\{\{(.{0,200}?)\}\}")
 _OPEN = "${{"
@@ -101,8 +101,8 @@ def _fill_text(node: Node, choice: Choice, path: str, faults: Faults) -> Node:
             text = f"asks for {quoted(word)}, but there is no matrix here"
         else:
             text = f"asks for {quoted(word)}; here is {', '.join(known)}"
-        faults.add(path, text, node.line, nearest(word, known))
-        return ""
+        faults.add(path, text, node.line, faults.nearest(word, known))
+        return found[0]
 
     if _OPEN in _EXPRESSION.sub("", node.text):
         faults.add(path, f"opens {quoted(_OPEN)} and does not close it with {quoted('}}')}", node.line)

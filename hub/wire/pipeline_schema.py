@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from hub.wire.base import MAX_JOBS, MAX_LABELS, MAX_STEPS, TIERS
-from hub.wire.pipeline_yaml import Faults, Kind, Node, a, join, nearest, quoted
+from hub.wire.pipeline_yaml import Faults, Kind, Node, a, join, quoted
 
 Schema = dict[str, Any]
 
@@ -260,7 +260,7 @@ class Checker:
                 self._check(Node(kind="text", line=line, text=key), schema["propertyNames"], where, line)
             below = properties.get(key, schema["additionalProperties"])
             if below is False:
-                near = nearest(key, properties)
+                near = self._faults.nearest(key, properties)
                 known = "" if near else f"; the keys here are {', '.join(properties)}"
                 self._faults.add(where, f"unknown key {quoted(key)}{known}", line, near)
             else:
@@ -289,7 +289,9 @@ class Checker:
         if "enum" in schema:
             if text not in schema["enum"]:
                 words = ", ".join(schema["enum"])
-                self._faults.add(path, f"must be one of {words}", line, nearest(text, schema["enum"]))
+                self._faults.add(
+                    path, f"must be one of {words}", line, self._faults.nearest(text, schema["enum"])
+                )
         elif len(text) > schema["maxLength"]:
             self._faults.add(path, f"has {len(text)} characters; {schema['maxLength']} are the most", line)
         elif len(text) < schema.get("minLength", 0):

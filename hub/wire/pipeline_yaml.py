@@ -33,6 +33,7 @@ MAX_DEPTH = 12  # the deepest valid file has 7 levels; more only costs stack
 MAX_WEIGHT = 4 * 2**20  # characters, aliases and matrices written out: what a run may take in the store
 NODE_WEIGHT = 64  # one node costs about what 64 characters do
 MAX_FAULTS = 50  # more than anybody mends at once
+MAX_WORD = 60  # characters of a word that are compared or shown: comparing takes their square
 
 Kind = Literal["mapping", "list", "text", "number", "boolean", "empty"]
 
@@ -67,11 +68,18 @@ class Faults:
 
     def add(self, path: str, text: str, line: int | None, nearest: str | None = None) -> None:
         """Note a fault at `path`, unless it is known already or the bound is reached."""
-        path, text = plain_text(path, 300).replace("\n", " "), plain_text(text, 500)
+        path, text = (plain_text(words, 500).replace("\n", " ") for words in (path, text))
         if len(self._found) < MAX_FAULTS:
             self._found.setdefault(
                 (path, text, line), Fault(path=path, text=text, line=line, nearest=nearest)
             )
+
+    def nearest(self, word: str, valid: Iterable[str]) -> str | None:
+        """The valid word that `word` was most likely meant to be; None: none is near, or no fault is kept."""
+        if len(self._found) == MAX_FAULTS:
+            return None
+        near = difflib.get_close_matches(word[:MAX_WORD], list(valid), n=1, cutoff=0.6)
+        return near[0] if near else None
 
     def under(self, path: str) -> bool:
         """Whether `path` or something below it has a fault."""
@@ -90,15 +98,9 @@ def join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word that `word` was most likely meant to be; None: none is near."""
-    near = difflib.get_close_matches(word[:100], list(valid), n=1, cutoff=0.6)
-    return near[0] if near else None
-
-
 def quoted(word: str) -> str:
     """A word of the file, safe and short enough for a sentence."""
-    return f"`{plain_text(word, 60)}`"
+    return f"`{plain_text(word, MAX_WORD)}`"
 
 
 class _TooMuch(Exception):
@@ -147,7 +149,7 @@ class _Composer:
             elif isinstance(event, DocumentEndEvent):
                 self._anchors.clear()
         if root is None:
-            self._faults.add("", "the file is empty", 1)
+            self._faults.add("", "is empty", 1)
         return root
 
     def _node(self, event: Event, path: str, depth: int) -> Node:
@@ -174,7 +176,7 @@ class _Composer:
         name = event.anchor or ""
         node = self._anchors.get(name)
         if node is None:
-            near = nearest(name, self._anchors)
+            near = self._faults.nearest(name, self._anchors)
             self._faults.add(path, f"no anchor {quoted(name)} stands before this", _line(event), near)
             return Node(kind="empty", line=_line(event))
         return node
