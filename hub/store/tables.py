@@ -131,8 +131,10 @@ class Attempt(SQLModel, table=True):
         sa_column=_ms(nullable=False)
     )  # end of the lease; renewed only by the runner's own calls
     ended_ms: int | None = Field(default=None, sa_column=_ms())
-    ended: str | None = None  # finished, not delivered, declined, released, lost, canceled
+    ended: str | None = None  # finished, not delivered, declined, released, lost, runner removed, canceled
     reason: str = Field(default="", sa_column=Column(Text, nullable=False))
+    outcome: str | None = None  # what `finish` said, kept so that the very same again is known
+    exit_code: int | None = None
     memory_mib: int | None = Field(default=None, sa_column=_ms())  # last told by a heartbeat
     disk_mib: int | None = Field(default=None, sa_column=_ms())
     step: int | None = None
