@@ -81,13 +81,17 @@ def offer(board: Board, job: QueuedJob) -> Plan:
 
 
 def _awaited(board: Board, job: QueuedJob, runner: str, promised: dict[str, list[QueuedJob]]) -> str | None:
-    """The better runner that `job` should wait for instead of going to `runner`; None: do not wait."""
+    """The better runner that `job` should wait for instead of going to `runner`; None: do not wait.
+
+    `promised`: the jobs that this decision already holds, by the runner they await from now on.
+    """
     if hold_is_over(job, board.now_ms, board.settings):
         return None
+    decided = {held.id for jobs in promised.values() for held in jobs}
     for name in board.better(job, runner):
-        ahead = {held.id: held for held in board.awaited_by(name) if held.order < job.order}
-        ahead.update((held.id, held) for held in promised.get(name, ()))
-        if board.fits_beside(job, name, tuple(ahead.values())):
+        ahead = [held for held in board.awaited_by(name) if held.order < job.order and held.id not in decided]
+        ahead.extend(promised.get(name, ()))
+        if board.fits_beside(job, name, ahead):
             return name
     return None
 

@@ -120,11 +120,20 @@ def as_placed(job: QueuedJob, runner: Runner, fleet: Fleet) -> Placed:
 
 
 def with_jobs(runner: Runner, jobs: Iterable[QueuedJob], fleet: Fleet) -> Runner:
-    """`runner` as it will be once `jobs` are placed there too."""
+    """`runner` as it will be once `jobs` are placed there too.
+
+    If nothing is committed on it now, what it uses now is its idle reading from then on: else the
+    first job placed would seem to be what uses it, and the same memory be handed out twice.
+    """
     more = tuple(as_placed(job, runner, fleet) for job in jobs)
     if not more:
         return runner
-    return replace(runner, standing=replace(runner.standing, placed=runner.standing.placed + more))
+    standing, offer = runner.standing, runner.offer
+    idle_mib = standing.idle_memory_mib
+    if offer is not None and offer.memory_used_mib is not None and not (standing.placed or offer.live):
+        idle_mib = offer.memory_used_mib
+    standing = replace(standing, placed=standing.placed + more, idle_memory_mib=idle_mib)
+    return replace(runner, standing=standing)
 
 
 _NO_OFFER = Offer(tiers=())

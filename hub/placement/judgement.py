@@ -1,0 +1,100 @@
+"""One demand judged on every runner: what waiting reasons, previews and the fleet view read from.
+
+By `fit.lacks` like everything else. A caller judges each distinct demand once and asks the judgement
+as often as it likes; it holds for one instant.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from hub.placement.fit import lacks
+from hub.placement.headroom import Headroom, headroom
+from hub.placement.model import Decline, Demand, Fleet, Lack, QueuedJob, Runner, Settings, Wish
+from hub.placement.rank import Preference, is_there, preference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One runner, judged for one demand."""
+
+    runner: Runner
+    room: Headroom
+    lacks: tuple[Lack, ...]  # empty: it fits
+    there: bool  # it may be awaited
+    preference: Preference
+
+    @property
+    def nearness(self) -> tuple[int, int, Preference]:
+        """Smaller is nearer to a fit: fewer lasting lacks, fewer lacks, then the preference."""
+        return (sum(1 for lack in self.lacks if lack.lasting), len(self.lacks), self.preference)
+
+    @property
+    def lasts(self) -> bool:
+        return any(lack.lasting for lack in self.lacks)
+
+    def has(self, code: str) -> bool:
+        return any(lack.code == code for lack in self.lacks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One demand, judged on every runner at one instant; nearest to a fit first."""
+
+    demand: Demand
+    settings: Settings
+    now_ms: int
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """Names of the runners that could take it now, best first."""
+        return tuple(verdict.runner.name for verdict in self.verdicts if not verdict.lacks)
+
+    def of(self, runner: str) -> Verdict | None:
+        """The verdict on one runner; None: it is not in the fleet."""
+        return next((verdict for verdict in self.verdicts if verdict.runner.name == runner), None)
+
+
+def judge(
+    demand: Demand,
+    fleet: Fleet,
+    now_ms: int,
+    *,
+    declines: Collection[Decline] = (),
+    lost_on: frozenset[str] = frozenset(),
+    wish: Wish | None = None,
+    rooms: Mapping[str, Headroom] | None = None,
+) -> Judgement:
+    """Judge `demand` on every runner. Jobs with equal demands and nothing of their own share one.
+
+    `rooms`: the runners' headroom by name, where the caller has it.
+    """
+    verdicts = []
+    for name, runner in fleet.runners.items():
+        room = headroom(runner, fleet.settings) if rooms is None else rooms[name]
+        verdicts.append(
+            Verdict(
+                runner=runner,
+                room=room,
+                lacks=lacks(demand, runner, fleet, now_ms, declines, room=room),
+                there=is_there(runner, now_ms, fleet.settings),
+                preference=preference(demand, runner, room, now_ms, fleet.settings, lost_on, wish),
+            )
+        )
+    verdicts.sort(key=lambda verdict: verdict.nearness)
+    return Judgement(demand=demand, settings=fleet.settings, now_ms=now_ms, verdicts=tuple(verdicts))
+
+
+def judge_job(
+    job: QueuedJob, fleet: Fleet, now_ms: int, rooms: Mapping[str, Headroom] | None = None
+) -> Judgement:
+    """Judge `job` with its own declines, losses and wish."""
+    return judge(
+        job.demand,
+        fleet,
+        now_ms,
+        declines=job.declines,
+        lost_on=job.lost_on,
+        wish=job.wish,
+        rooms=rooms,
+    )

@@ -1,0 +1,157 @@
+"""Why a job runs where it runs: the sentence, and the comparison that is kept beside it.
+
+Both are made at the moment of the decision, of the runner as it was before the job was placed, and
+stored as they are: nobody composes them again. The comparison is bounded: on a large fleet it names
+the runners that mattered and counts the others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hub.placement.choose import hold_limit_ms
+from hub.placement.fit import lacks
+from hub.placement.headroom import Headroom, headroom
+from hub.placement.model import Demand, Fleet, Lack, Offer, QueuedJob, Runner
+from hub.placement.rank import Preference, Rank, preference, rank
+from hub.placement.words import count
+
+COMPARED = 20  # runners kept with each placement: what fits a page, and about 4 KiB in the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One runner as it was looked at. None: not reported."""
+
+    runner: str
+    rank: Rank
+    holds_images: bool
+    speed_class: int | None
+    free_slots: int
+    load1: float | None
+    waiting: bool  # its claim was open
+    chosen: bool
+    lacks: tuple[Lack, ...]  # empty: it fits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The runners that were looked at: the chosen one, those that fit best first, those that lack least."""
+
+    runners: tuple[Considered, ...]
+    more: int  # runners that were not looked at, or not kept
+
+
+def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> str:
+    """Why `job` goes to `runner`, which must have polled and must not yet have the job placed on it."""
+    offer = runner.offer
+    if offer is None:
+        raise ValueError(f"runner {runner.name} never polled; nothing can be placed on it")
+    others = offer.max_jobs - headroom(runner, fleet.settings).free_slots
+    parts = [
+        images_phrase(job.demand, offer),
+        f"running {count(others, 'other job')}" if others else "idle",
+        _speed(offer),
+        _held(job, fleet, now_ms),
+        _wish_not_met(job, runner, fleet, now_ms),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def images_phrase(demand: Demand, offer: Offer) -> str:
+    """`holds the image`, `fetches the image from the hub`, `needs no image` and their plurals."""
+    needed, missing = len(demand.images), len(demand.images - offer.images)
+    if not needed:
+        return "needs no image"
+    the = "the image" if needed == 1 else f"the {needed} images"
+    if not missing:
+        return f"holds {the}"
+    return f"fetches {the if missing == needed else f'{missing} of {the}'} from the hub"
+
+
+def compare(
+    job: QueuedJob,
+    chosen: str,
+    fleet: Fleet,
+    now_ms: int,
+    *,
+    among: Iterable[str] | None = None,
+    limit: int = COMPARED,
+) -> Comparison:
+    """The comparison behind giving `job` to `chosen`: at most `limit` runners, the others counted.
+
+    `among`: the names to look at, best first, for a caller that has them in order; only the first
+    `limit` of them are judged. None: every runner is judged, which a large fleet cannot afford.
+    """
+    names = list(fleet.runners) if among is None else _first(among, chosen, limit)
+    looked: list[tuple[bool, int, int, Preference, Considered]] = []
+    for name in dict.fromkeys((chosen, *names)):
+        if (runner := fleet.runners.get(name)) is None:
+            continue
+        room = headroom(runner, fleet.settings)
+        found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room)
+        key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
+        lasting = sum(1 for lack in found if lack.lasting)
+        looked.append(
+            (name != chosen, lasting, len(found), key, _considered(job, runner, room, found, chosen))
+        )
+    looked.sort(key=lambda one: one[:4])
+    kept = tuple(one[4] for one in looked[:limit])
+    return Comparison(runners=kept, more=len(fleet.runners) - len(kept))
+
+
+def _first(names: Iterable[str], chosen: str, limit: int) -> list[str]:
+    """The first names, so many that with the chosen one they are `limit`."""
+    found: list[str] = []
+    for name in names:
+        if len(found) >= limit - 1:
+            break
+        if name != chosen:
+            found.append(name)
+    return found
+
+
+def _considered(
+    job: QueuedJob, runner: Runner, room: Headroom, found: tuple[Lack, ...], chosen: str
+) -> Considered:
+    offer = runner.offer or Offer(tiers=())
+    return Considered(
+        runner=runner.name,
+        rank=rank(job.demand, runner, job.lost_on),
+        holds_images=job.demand.images <= offer.images,
+        speed_class=offer.speed_class,
+        free_slots=room.free_slots,
+        load1=offer.load1,
+        waiting=runner.standing.waiting,
+        chosen=runner.name == chosen,
+        lacks=found,
+    )
+
+
+def _speed(offer: Offer) -> str:
+    if offer.speed is None:
+        return "" if offer.speed_class is None else f"speed class {offer.speed_class}"
+    return f"speed {offer.speed}" + ("" if offer.speed_class is None else f" (class {offer.speed_class})")
+
+
+def _held(job: QueuedJob, fleet: Fleet, now_ms: int) -> str:
+    """How long it was held: no longer than the hold may last, however long it then still waited."""
+    if job.held_since_ms is None:
+        return ""
+    held_ms = min(now_ms - job.held_since_ms, hold_limit_ms(job, fleet.settings))
+    seconds = f"{held_ms // 1000} s" if held_ms >= 1000 else "less than 1 s"
+    return f"after {seconds} held for a better runner"
+
+
+def _wish_not_met(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> str:
+    if job.wish is None or job.wish.runner == runner.name:
+        return ""
+    wished = fleet.runners.get(job.wish.runner)
+    if wished is None:
+        why = "is no longer registered"
+    elif found := lacks(job.demand, wished, fleet, now_ms, job.declines):
+        why = found[0].text
+    elif rank(job.demand, runner, job.lost_on) > rank(job.demand, wished, job.lost_on):
+        why = "is not the better one"
+    else:
+        why = "was not asking for a job"
+    return f"not on {job.wish.runner}, where the last job of this run ran: it {why}"

@@ -1,0 +1,190 @@
+"""Why a job waits: exactly one kind, its headline, and the runners with what each lacks.
+
+Worked out from the same fit as the claim. `judge` judges a demand once on every runner; `reason`
+makes the answer for one job and one reader from it. "Full" and "cannot tell" send a person to
+different places and are never reported as one another. What the reader may not see is counted, not
+named, in the headline too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from hub.placement import headline
+from hub.placement.choose import hold_is_over
+from hub.placement.headroom import Headroom, headroom
+from hub.placement.judgement import Judgement, Verdict, judge, judge_job
+from hub.placement.model import Fleet, Lack, QueuedJob
+
+__all__ = [
+    "GroupFull",
+    "Judgement",
+    "Kind",
+    "RunnerLacks",
+    "Verdict",
+    "Waiting",
+    "explain",
+    "judge",
+    "judge_job",
+    "list_runners",
+    "place_in_line",
+    "reason",
+]
+
+Kind = Literal["needs", "group", "none", "held", "turn", "busy", "silent", "nowhere"]
+
+LISTED = 50  # runners listed with one reason; the others are counted: a page and a message stay small
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFull:
+    """The concurrency group that keeps a job back."""
+
+    name: str
+    limit: int
+    runs: tuple[int, ...] = ()  # that hold it and that the reader may see
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerLacks:
+    """A runner and all that it lacks, in the one order; empty: it could take the job now."""
+
+    runner: str
+    lacks: tuple[Lack, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a job waits."""
+
+    kind: Kind
+    headline: str
+    runners: tuple[RunnerLacks, ...] = ()
+    more: int = 0  # runners counted, not named: beyond the bound or the reader's reach
+
+
+def reason(
+    job: QueuedJob,
+    judgement: Judgement | None,
+    place_in_line: int = 1,
+    *,
+    needs: Sequence[str] = (),
+    group: GroupFull | None = None,
+    visible: Collection[str] | None = None,
+    limit: int = LISTED,
+) -> Waiting:
+    """Why `job` waits, for one reader.
+
+    `judgement` None: the runners could not be read, which is told as such and never as a full fleet.
+    `place_in_line`: from 1; read only where the job fits. `needs`: jobs it depends on that are not
+    done. `group`: its concurrency group, where that is full. `visible`: names the reader may see;
+    None: all.
+    """
+    kind, text = _kind_and_headline(job, judgement, place_in_line, needs, group, visible)
+    if judgement is None:
+        return Waiting(kind=kind, headline=text)
+    runners, more = list_runners(judgement, visible, limit=limit)
+    return Waiting(kind=kind, headline=text, runners=runners, more=more)
+
+
+def list_runners(
+    judgement: Judgement,
+    visible: Collection[str] | None = None,
+    *,
+    without: str | None = None,
+    limit: int = LISTED,
+) -> tuple[tuple[RunnerLacks, ...], int]:
+    """The runners with their lacks, nearest to a fit first, and how many more there are.
+
+    `visible`: names the reader may see; None: all. `without`: a runner that is told of elsewhere.
+    """
+    others = [verdict for verdict in judgement.verdicts if verdict.runner.name != without]
+    seen = (verdict for verdict in others if visible is None or verdict.runner.name in visible)
+    listed = tuple(
+        RunnerLacks(runner=verdict.runner.name, lacks=verdict.lacks) for verdict in islice(seen, limit)
+    )
+    return listed, len(others) - len(listed)
+
+
+def explain(
+    job: QueuedJob,
+    fleet: Fleet,
+    queue: Iterable[QueuedJob],
+    now_ms: int,
+    *,
+    needs: Sequence[str] = (),
+    group: GroupFull | None = None,
+    visible: Collection[str] | None = None,
+) -> Waiting:
+    """Why `job` waits in `queue`, everything judged anew: for one question, not for a whole queue."""
+    rooms = {name: headroom(runner, fleet.settings) for name, runner in fleet.runners.items()}
+    judgement = judge_job(job, fleet, now_ms, rooms)
+    place = 1
+    if judgement.fitting and not needs and group is None:
+        place = place_in_line(job, judgement, fleet, queue, rooms)
+    return reason(job, judgement, place, needs=needs, group=group, visible=visible)
+
+
+def place_in_line(
+    job: QueuedJob,
+    judgement: Judgement,
+    fleet: Fleet,
+    queue: Iterable[QueuedJob],
+    rooms: Mapping[str, Headroom] | None = None,
+) -> int:
+    """1 more than the queued jobs ahead that could be given a runner on which `job` fits too."""
+    wanted = set(judgement.fitting)
+    ahead = 0
+    contends: dict[object, bool] = {}  # by demand, and by job where it has something of its own
+    for other in queue:
+        if other.order >= job.order:
+            continue
+        key: object = other.id if other.declines else other.demand
+        if key not in contends:
+            its = judge(other.demand, fleet, judgement.now_ms, declines=other.declines, rooms=rooms)
+            contends[key] = not wanted.isdisjoint(its.fitting)
+        ahead += contends[key]
+    return 1 + ahead
+
+
+def _kind_and_headline(
+    job: QueuedJob,
+    judgement: Judgement | None,
+    place: int,
+    needs: Sequence[str],
+    group: GroupFull | None,
+    visible: Collection[str] | None,
+) -> tuple[Kind, str]:
+    """The first kind that holds, in the order of `Kind`."""
+    if needs:
+        return "needs", headline.needs(needs)
+    if group is not None:
+        return "group", headline.group(group.name, group.limit, group.runs)
+    if judgement is None:
+        return "silent", headline.UNREADABLE
+    serving = [verdict for verdict in judgement.verdicts if not verdict.has("scope")]
+    if not serving:
+        return "none", headline.none(judgement.demand.project)
+    if (awaited := _awaited(job, judgement)) is not None:
+        return "held", headline.held(job, awaited, serving, judgement, visible)
+    fitting = [verdict for verdict in serving if not verdict.lacks]
+    if fitting:
+        nearest = next((verdict for verdict in fitting if verdict.there), fitting[0])
+        return "turn", headline.turn(place, nearest.runner.name, visible)
+    passing = [verdict for verdict in serving if not verdict.lasts]
+    unheard = sum(1 for verdict in passing if verdict.has("silent"))
+    if unheard < len(passing):
+        nearest = next(verdict for verdict in passing if not verdict.has("silent"))
+        return "busy", headline.busy(nearest.runner.name, nearest.lacks[0], unheard, visible)
+    if passing:
+        return "silent", headline.silent(unheard, len(passing))
+    return "nowhere", headline.nowhere(serving, visible)
+
+
+def _awaited(job: QueuedJob, judgement: Judgement) -> Verdict | None:
+    """The runner that `job` is held for, if the hold goes on and the runner may still be awaited."""
+    if job.held_for is None or hold_is_over(job, judgement.now_ms, judgement.settings):
+        return None
+    verdict = judgement.of(job.held_for)
+    return verdict if verdict is not None and verdict.there and not verdict.lacks else None
