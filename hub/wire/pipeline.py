@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hub.wire.base import MAX_JOBS
+from hub.wire.pipeline_check import Checker
 from hub.wire.pipeline_jobs import MAX_TIMEOUT_S, Builder, entries
 from hub.wire.pipeline_matrix import Choice, choices, fill
-from hub.wire.pipeline_schema import Checker, json_schema
+from hub.wire.pipeline_schema import json_schema
 from hub.wire.pipeline_yaml import MAX_BYTES, MAX_FAULTS, MAX_WEIGHT, Faults, Node, quoted, read
 from hub.wire.problem import Fault
 from hub.wire.spec import JobSpec, Pipeline
@@ -76,9 +77,8 @@ class _Reader:
         self._faults = faults
         self._checker = Checker(faults)
         self._weight = root.weight
-        for part in ("env", "sandboxes"):
-            if part in root.entries:
-                fill(root.entries[part], Choice(values={}), part, faults)
+        if "env" in root.entries:  # told that there is no matrix to fill in from
+            fill(root.entries["env"], Choice(values={}), "env", faults)
         self._builder = Builder(root, faults)
         self._sources = entries(root.entries.get("jobs"))
         self._made: dict[str, list[str]] = {}  # names of jobs, by the job of the file
