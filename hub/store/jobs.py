@@ -5,7 +5,7 @@ a runner was last heard of: the lease runs on as its runner renewed it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -101,10 +101,10 @@ HOLDS: Batch[Held, bool] = Batch(name="hold", key=lambda row: ("job", row.job), 
 async def save_waiting(writer: Writer, rows: Sequence[Waited]) -> None:
     """Keep the last known waiting reasons, for those jobs that still wait."""
     for start in range(0, len(rows), MAX_ROWS):
-        values = [{"job": row.job, "waiting": row.waiting} for row in rows[start : start + MAX_ROWS]]
+        some = rows[start : start + MAX_ROWS]
 
-        async def unit(conn: AsyncConnection, values: list[dict[str, str | int]] = values) -> None:
-            await each(conn, _WAITING, "job bigint, waiting text", values)
+        async def unit(conn: AsyncConnection, some: Sequence[Waited] = some) -> None:
+            await each(conn, _WAITING, "job bigint, waiting text", [asdict(row) for row in some])
 
         await writer.run(unit, key="waiting")
 

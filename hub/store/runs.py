@@ -72,9 +72,11 @@ _INSERT_JOBS = """
 """
 
 _RUN = f"""
-    SELECT {columns(RunRow, "runs", without=("pipeline", "jobs_total", "jobs_done"))}, {{pipeline}} AS pipeline,
+    SELECT {columns(RunRow, "runs", without=("pipeline", "jobs_total", "jobs_done"))},
+           {{pipeline}} AS pipeline,
            (SELECT count(*) FROM jobs WHERE jobs.run_id = runs.id) AS jobs_total,
-           (SELECT count(*) FROM jobs WHERE jobs.run_id = runs.id AND jobs.finished_ms IS NOT NULL) AS jobs_done
+           (SELECT count(*) FROM jobs
+            WHERE jobs.run_id = runs.id AND jobs.finished_ms IS NOT NULL) AS jobs_done
     FROM runs
 """  # noqa: S608 - names of our own fields
 

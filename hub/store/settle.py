@@ -67,7 +67,7 @@ async def settle(conn: AsyncConnection, runs: Collection[int], *, now_ms: int) -
     counts: dict[int, dict[str, int]] = {}
     for row in await each(conn, _COUNTS, "run bigint", asked):
         counts.setdefault(row.run_id, {})[row.status] = row.jobs
-    rows = [
+    rows: list[dict[str, str | int | None]] = [
         {"run": run, "status": status or "", "finished_ms": now_ms if set(jobs) <= FINAL else None}
         for run, jobs in counts.items()
         for status in [run_status(jobs)]
@@ -113,8 +113,8 @@ async def _unblock(conn: AsyncConnection, asked: list[dict[str, int]], now_ms: i
     changes: list[Change] = []
     for run, known in statuses.items():
         changes += _follow([row for row in blocked if row.run_id == run], known)
-    rows = [{"job": change.job, "status": change.status} for change in changes]
-    if rows:
+    if changes:
+        rows = [{"job": change.job, "status": change.status} for change in changes]
         await each(conn, _UNBLOCK, "job bigint, status text", rows, now_ms=now_ms)
     return changes
 

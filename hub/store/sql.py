@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 MAX_ROWS = 500  # rows in one statement: some MiB of JSON at most, and a short hold of the one writer
 
-Rows = Iterable[Mapping[str, str | int | None]]
+Rows = Iterable[Mapping[str, Any]]  # of texts, integers and None
 
 
 @cache
@@ -40,6 +40,6 @@ async def each(conn: AsyncConnection, sql: str, columns: str, rows: Rows, **para
     return list(result) if result.returns_rows else []
 
 
-def _clean(value: str | int | None) -> str | int | None:
+def _clean(value: Any) -> Any:
     """PostgreSQL keeps no NUL in a text; one must not fail the batch it travels in."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -26,7 +26,8 @@ _JOBS = f"""
 """  # noqa: S608 - names of our own fields
 
 _ATTEMPTS = f"""
-    SELECT {columns(AttemptRow, "attempts")} FROM attempts WHERE attempts.ended_ms IS NULL ORDER BY attempts.id
+    SELECT {columns(AttemptRow, "attempts")} FROM attempts
+    WHERE attempts.ended_ms IS NULL ORDER BY attempts.id
 """  # noqa: S608 - names of our own fields
 
 _LOST = """

@@ -24,7 +24,6 @@ from hub.store.errors import Closed, Overloaded, StoreError
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 RowT = TypeVar("RowT")
 Unit = Callable[[AsyncConnection], Awaitable[T]]
 
@@ -34,23 +33,18 @@ MAX_TRIES = 5  # times a batch is begun anew after its connection broke or the d
 FIRST_PAUSE_S = 0.1  # before the first of these; each is twice the last, 3 s in all: a server's restart
 
 
-class Many(Protocol[RowT, T_co]):
-    """Writes all `rows` at once, never two with one key, and returns one result for each, in order."""
-
-    def __call__(self, conn: AsyncConnection, rows: Sequence[RowT]) -> Awaitable[Sequence[T_co]]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(Generic[RowT, T]):
     """A kind of hot write: all rows of a kind that have gathered go down in one call of `many`.
 
-    `key` names what a row is about. Rows and units with the same key keep the order in which they
-    came; those with different keys may change places.
+    `many` is never given two rows with one key, and answers each row, in order. `key` names what a
+    row is about: rows and units with the same key keep the order in which they came; those with
+    different keys may change places.
     """
 
     name: str
     key: Callable[[RowT], Hashable]
-    many: Many[RowT, T]
+    many: Callable[[AsyncConnection, Sequence[RowT]], Awaitable[Sequence[T]]]
 
 
 class Link(Protocol):
@@ -98,7 +92,11 @@ class _Step:
 
 
 class _Broken(Exception):
-    """The transaction is gone, and with it everything that was in it."""
+    """The transaction is gone, and with it everything that was in it; `cause` is what the database said."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class Writer:
@@ -222,8 +220,7 @@ class Writer:
                 if mark is not None and await self._was_committed(mark):
                     return
                 if isinstance(error, _Broken):
-                    assert error.__cause__ is not None, "it is raised from what broke it"
-                    raise error.__cause__ from None
+                    raise error.cause from None
                 if tries < MAX_TRIES and self._link.should_retry(error):
                     await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
                 elif mark is None and not careful and (len(steps) > 1 or len(steps[0].items) > 1):
@@ -324,7 +321,7 @@ async def _try(conn: AsyncConnection, step: _Step) -> Exception | None:
         try:  # a full disk makes SQLite end the whole transaction: then there is no savepoint left
             await savepoint.rollback()
         except Exception:
-            raise _Broken(str(error)) from error
+            raise _Broken(error) from error
         return error
     return None
 
