@@ -1,0 +1,71 @@
+"""`shunter hub` and `shunter runner`: the two that serve.
+
+The only place of the command line that reaches the server, inside the function, so that nothing else
+pays for its database and web framework.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hub.cli.errors import CliError, Usage
+
+_SETTINGS = """
+Settings, from the environment:
+
+\b
+  SHUNTER_DATA         the data folder                          (./shunter-data)
+  SHUNTER_URL          as clients reach it, for links           (the listen address)
+  SHUNTER_DATABASE     a SQLAlchemy URL                         (SQLite in the data folder)
+  SHUNTER_BLOBS        a folder or s3://…                       (the data folder)
+  SHUNTER_HOLD_S       a job is held this long for a better runner         (15)
+  SHUNTER_POLLING_S    a runner is there this long after its last poll     (10)
+  SHUNTER_SILENT_S     a runner is out when it was not heard for this long (30)
+  SHUNTER_LEASE_S      an attempt without a sign of life is lost           (60)
+  SHUNTER_RESERVE_MIB  memory kept back on a runner that states none     (4096)
+
+The first start writes an admin token to DIR/admin-token and says so.
+"""
+
+
+def hub(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The data folder [./shunter-data].")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve [127.0.0.1:8417].")
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option("--database", metavar="URL", help="A SQLAlchemy URL [SQLite in the data folder]."),
+    ] = None,
+    blobs: Annotated[
+        str | None, typer.Option("--blobs", metavar="PLACE", help="A folder or s3://… [the data folder].")
+    ] = None,
+) -> None:
+    """Serve: the API, the pages and the queue."""
+    try:
+        from hub.app import serve
+        from hub.config import Config
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("hub", "runner"):
+            raise  # a broken installation, whose trace says more than any words
+        raise CliError(
+            f"{error.name} is missing: a hub needs the extra, pip install 'shunter[hub]'"
+        ) from None
+    try:
+        config = Config.from_env(os.environ, data=data, listen=listen, database=database, blobs=blobs)
+    except ValueError as error:
+        raise Usage(str(error)) from None
+    serve(config)
+
+
+hub.__doc__ = f"{hub.__doc__}\n{_SETTINGS}"
+
+
+def runner(ctx: typer.Context) -> None:
+    """Run jobs on this machine."""
+    os.execv(sys.executable, [sys.executable, "-m", "runner", *ctx.args])  # noqa: S606 - this very Python
