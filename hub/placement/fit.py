@@ -156,7 +156,8 @@ def _each(
         never = offer is None or standing.heard_ms is None
         yield lack.silent(None if never else now_ms - (standing.heard_ms or 0), settings)
     memory = cpus = None
-    for one in shape_lacks(demand, shape(runner), fleet) if lasting is None else lasting:
+    of_shape = _each_of_shape(demand, shape(runner), fleet) if lasting is None else lasting
+    for one in of_shape:
         if one.code == "memory":
             memory = one
         elif one.code == "cpus":

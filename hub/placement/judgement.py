@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
+from hub.placement.lack import distance
 from hub.placement.model import Decline, Demand, Fleet, Lack, QueuedJob, Runner, Settings, Wish
 from hub.placement.rank import Preference, is_there, preference
 
@@ -24,9 +25,9 @@ class Verdict:
     preference: Preference
 
     @property
-    def nearness(self) -> tuple[int, int, Preference]:
-        """Smaller is nearer to a fit: fewer lasting lacks, fewer lacks, then the preference."""
-        return (sum(1 for lack in self.lacks if lack.lasting), len(self.lacks), self.preference)
+    def nearness(self) -> tuple[tuple[int, int, int], Preference]:
+        """Smaller is nearer to a fit; those that fit are in order of preference."""
+        return distance(self.lacks), self.preference
 
     @property
     def lasts(self) -> bool:

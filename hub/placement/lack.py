@@ -5,6 +5,8 @@ in words and as a value; it names no runner, because it is also shown to readers
 the runner's name. Whether there is a lack is decided in `fit`, not here.
 """
 
+from collections.abc import Iterable
+
 from hub.placement.headroom import Headroom
 from hub.placement.model import Decline, Lack, Remedy, Settings
 from hub.placement.words import count, duration, listing, named, short_hash, size, two_sizes
@@ -14,6 +16,8 @@ ORDER = (
     "memory", "cpus", "disk", "declined", "slots",
 )  # fmt: skip
 ROOM = frozenset({"memory", "cpus", "disk", "slots"})  # where passing: a matter of waiting for room
+
+_STATE = frozenset({"quarantined", "draining"})  # a word of an admin mends it: nothing is missing
 
 _PLURAL = {
     "is": "are",
@@ -25,6 +29,21 @@ _PLURAL = {
     "runs": "run",
     "was": "were",
 }
+
+
+def distance(found: Iterable[Lack]) -> tuple[int, int, int]:
+    """How far a runner with these lacks is from a fit; (0, 0, 0): it fits. Never more changes before fewer.
+
+    Lasting lacks but for its state, all lasting lacks, all lacks: so of two runners that one change
+    would mend, the one that is merely draining is nearer than one that lacks something.
+    """
+    missing = lasting = total = 0
+    for lack in found:
+        total += 1
+        if lack.lasting:
+            lasting += 1
+            missing += lack.code not in _STATE
+    return missing, lasting, total
 
 
 def said_of_many(text: str) -> str:

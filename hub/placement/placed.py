@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hub.placement.choose import hold_limit_ms
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
+from hub.placement.lack import distance
 from hub.placement.model import Demand, Fleet, Lack, Offer, QueuedJob, Runner
 from hub.placement.rank import Preference, Rank, preference, rank
 from hub.placement.words import count
@@ -83,19 +84,17 @@ def compare(
     `limit` of them are judged. None: every runner is judged, which a large fleet cannot afford.
     """
     names = list(fleet.runners) if among is None else _first(among, chosen, limit)
-    looked: list[tuple[bool, int, int, Preference, Considered]] = []
+    looked: list[tuple[bool, tuple[int, int, int], Preference, Considered]] = []
     for name in dict.fromkeys((chosen, *names)):
         if (runner := fleet.runners.get(name)) is None:
             continue
         room = headroom(runner, fleet.settings)
         found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
-        lasting = sum(1 for lack in found if lack.lasting)
-        looked.append(
-            (name != chosen, lasting, len(found), key, _considered(job, runner, room, found, chosen))
-        )
-    looked.sort(key=lambda one: one[:4])
-    kept = tuple(one[4] for one in looked[:limit])
+        considered = _considered(job, runner, room, found, chosen)
+        looked.append((name != chosen, distance(found), key, considered))
+    looked.sort(key=lambda one: one[:3])
+    kept = tuple(one[3] for one in looked[:limit])
     return Comparison(runners=kept, more=len(fleet.runners) - len(kept))
 
 
