@@ -1,0 +1,375 @@
+"""Made-up views for the pages: one run in each state that matters, a fleet, a queue, a log.
+
+The time is NOW_MS; nothing here reads a clock.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hub.wire.claim import ImageRef, StepResult
+from hub.wire.fleet import HeldJob, QueueView, RunnerList, RunnerView, Scope
+from hub.wire.runs import (
+    Artifact,
+    ArtifactList,
+    AttemptView,
+    Comparison,
+    Considered,
+    JobView,
+    Lack,
+    Remedy,
+    RunnerLacks,
+    RunView,
+    Waiting,
+)
+
+NOW_MS = 1_796_092_500_000  # 1 December 2026, 02:35:00 UTC
+IMAGE = "3f2a9c41d0be" + "0" * 52
+
+
+def at(seconds_ago: float) -> datetime:
+    """A time before now."""
+    return datetime.fromtimestamp(NOW_MS / 1000 - seconds_ago, UTC)
+
+
+def lack(code: str, text: str, *, lasting: bool, remedy: str) -> Lack:
+    return Lack(code=code, text=text, lasting=lasting, remedy=Remedy(text=remedy, change={}))
+
+
+def waiting_nowhere() -> Waiting:
+    label = lack(
+        "label",
+        "lacks label gpu",
+        lasting=True,
+        remedy="add the label gpu to a runner, or drop it from the job",
+    )
+    slots = lack("slots", "runs 2 of 2 jobs", lasting=False, remedy="wait, or let it run 3 jobs")
+    memory = lack(
+        "memory",
+        "has 1200 MiB free of 31757 MiB (2 jobs hold 16384 MiB); the job needs 8192 MiB",
+        lasting=False,
+        remedy="wait, or ask for at most 1200 MiB",
+    )
+    return Waiting(
+        kind="nowhere",
+        headline="no runner can take it: 3 runners, all lack label gpu",
+        since=at(130),
+        as_of=at(4),
+        runners=[
+            RunnerLacks(runner="earth-9", lacks=[label, slots]),
+            RunnerLacks(runner="mars-1", lacks=[label]),
+            RunnerLacks(runner="morpheus", lacks=[label, memory]),
+        ],
+        more=2,
+    )
+
+
+def job(**changes: Any) -> JobView:
+    """A job that succeeded."""
+    plain: dict[str, Any] = {
+        "id": 170,
+        "run": 42,
+        "project": "andy/demo",
+        "name": "lint",
+        "status": "succeeded",
+        "attempt": 1,
+        "runner": "earth-9",
+        "placed": "holds the image, idle, speed 100 (class 3)",
+        "exit_code": 0,
+        "queued_at": at(312),
+        "started_at": at(310),
+        "finished_at": at(296.6),
+        "tier": "namespace",
+        "arch": "x86_64",
+        "labels": ["ssd"],
+        "images": [ImageRef(name="debian-12", hash=IMAGE, bytes=831_520_768)],
+        "memory_mib": 2048,
+        "cpus": 2,
+        "disk_mib": 5200,
+        "timeout_s": 3600,
+        "peak_memory_mib": 411,
+        "peak_disk_mib": 96,
+        "steps": ["ruff check", "mypy --strict"],
+        "results": [
+            StepResult(name="ruff check", exit_code=0, duration_s=1.24),
+            StepResult(name="mypy --strict", exit_code=0, duration_s=11.8),
+        ],
+        "log_bytes": 4096,
+        "attempts": [
+            AttemptView(
+                number=1,
+                runner="earth-9",
+                placed="holds the image, idle, speed 100 (class 3)",
+                assigned_at=at(311),
+                started_at=at(310),
+                ended_at=at(296.6),
+                ended="finished",
+            )
+        ],
+    }
+    return JobView.model_validate(plain | changes)
+
+
+def jobs() -> list[JobView]:
+    """Those of run 42: one done, one running, one failed, one that no runner can take, one blocked."""
+    return [
+        job(),
+        job(
+            id=171,
+            name="test (python=3.12)",
+            status="running",
+            runner="architect",
+            placed="fetches the image from the hub, running 2 other jobs, speed 80 (class 2),"
+            " after 15 s held for a better runner",
+            attempt=2,
+            exit_code=None,
+            started_at=at(92),
+            finished_at=None,
+            needs=["lint"],
+            steps=["pip install -e .[test]", "pytest -q", "coverage report"],
+            step=1,
+            results=[],
+            attempts=[
+                AttemptView(
+                    number=1,
+                    runner="mars-1",
+                    assigned_at=at(200),
+                    ended_at=at(140),
+                    ended="lost",
+                    reason="it was not heard from for 60 s",
+                ),
+                AttemptView(number=2, runner="architect", assigned_at=at(94), started_at=at(92)),
+            ],
+        ),
+        job(
+            id=172,
+            name="test (python=3.13)",
+            status="failed",
+            runner="tank",
+            placed="holds the image, idle, speed 64 (class 1)",
+            exit_code=1,
+            error="step 2 ended with exit status 1",
+            started_at=at(280),
+            finished_at=at(100),
+            needs=["lint"],
+            results=[
+                StepResult(name="ruff check", exit_code=0, duration_s=3.1),
+                StepResult(name="mypy --strict", exit_code=1, duration_s=176),
+            ],
+        ),
+        job(
+            id=173,
+            name="train",
+            status="queued",
+            attempt=0,
+            runner=None,
+            placed="",
+            exit_code=None,
+            queued_at=at(130),
+            started_at=None,
+            finished_at=None,
+            labels=["gpu"],
+            memory_mib=8192,
+            results=[],
+            attempts=[],
+            peak_memory_mib=None,
+            peak_disk_mib=None,
+            log_bytes=0,
+            waiting=waiting_nowhere(),
+        ),
+        job(
+            id=174,
+            name="deploy",
+            status="blocked",
+            attempt=0,
+            runner=None,
+            placed="",
+            exit_code=None,
+            queued_at=None,
+            started_at=None,
+            finished_at=None,
+            needs=["test (python=3.12)", "train"],
+            results=[],
+            attempts=[],
+            log_bytes=0,
+            waiting=Waiting(kind="needs", headline="waits for test (python=3.12), train"),
+        ),
+    ]
+
+
+def run(**changes: Any) -> RunView:
+    """Run 42, under way."""
+    plain: dict[str, Any] = {
+        "id": 42,
+        "project": "andy/demo",
+        "status": "running",
+        "title": "Teach the parser to keep comments",
+        "ref": "refs/heads/main",
+        "commit": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+        "submitted_by": "andy",
+        "created_at": at(315),
+        "jobs_total": 5,
+        "jobs_done": 2,
+        "jobs": jobs(),
+    }
+    return RunView.model_validate(plain | changes)
+
+
+def run_list() -> list[RunView]:
+    """A screen of runs in each status."""
+    titles = [
+        ("Teach the parser to keep comments", "running", None),
+        ("Cut the claim path to one statement", "succeeded", 3500),
+        ("Bump pydantic to 2.13", "failed", 7000),
+        ("Nightly", "succeeded", 8000),
+        ("Try the aarch64 builders", "canceled", 90_000),
+        ("Release 0.4.0", "error", 200_000),
+        (None, "queued", None),
+    ]
+    return [
+        run(
+            id=42 - index,
+            title=title,
+            status=status,
+            created_at=at(315 + 4000 * index),
+            finished_at=None if took is None else at(315 + 4000 * index - took / 40),
+            jobs_done=2 if took is None else 5,
+            jobs=[],
+        )
+        for index, (title, status, took) in enumerate(titles)
+    ]
+
+
+def comparison(job_id: int) -> Comparison:
+    label = lack("label", "lacks label ssd", lasting=True, remedy="add the label ssd to mars-1")
+    return Comparison(
+        job=job_id,
+        placed="holds the image, idle, speed 100 (class 3)",
+        runner="earth-9",
+        decided_at=at(311),
+        runners=[
+            Considered(
+                runner="earth-9",
+                holds_images=True,
+                speed_class=3,
+                free_slots=2,
+                load1=0.41,
+                waiting=True,
+                chosen=True,
+            ),
+            Considered(runner="tank", holds_images=True, speed_class=1, free_slots=4, waiting=True),
+            Considered(runner="mars-1", holds_images=False, lacks=[label]),
+        ],
+        more=1,
+    )
+
+
+def artifacts() -> ArtifactList:
+    return ArtifactList(
+        artifacts=[
+            Artifact(path="dist/demo-0.4.0-py3-none-any.whl", bytes=48_213, hash="a" * 64),
+            Artifact(path="reports/junit.xml", bytes=1_310_720, hash="b" * 64),
+        ]
+    )
+
+
+def runner(**changes: Any) -> RunnerView:
+    """A runner that runs one job and waits for another."""
+    plain: dict[str, Any] = {
+        "name": "earth-9",
+        "state": "active",
+        "waiting": True,
+        "heard_at": at(3),
+        "heard_s_ago": 3.0,
+        "labels": ["ssd", "nested-virt"],
+        "arch": "x86_64",
+        "tiers": ["namespace", "microvm"],
+        "images": [IMAGE, "b" * 64],
+        "fetches_images": True,
+        "max_jobs": 2,
+        "free_slots": 1,
+        "cpus": 8,
+        "free_cpus": 6,
+        "memory_mib": 31757,
+        "memory_used_mib": 6314,
+        "memory_committed_mib": 8192,
+        "free_memory_mib": 15_155,
+        "reserve_mib": 4096,
+        "free_disk_mib": 50_000,
+        "speed": 100,
+        "speed_class": 3,
+        "load1": 0.414,
+        "kernel": "6.1.0",
+        "os": "Debian 12",
+        "cpu": "AMD EPYC 7763",
+        "jobs": [HeldJob(job=171, run=42, name="test (python=3.12)", state="running", memory_mib=8192, cpus=2)],
+    }
+    return RunnerView.model_validate(plain | changes)
+
+
+def fleet() -> RunnerList:
+    """One of each kind: busy, silent, draining, quarantined, and one that never polled."""
+    bare = RunnerView(name="zion-new", state="active", waiting=False)
+    return RunnerList(
+        runners=[
+            runner(name="architect", waiting=False, free_slots=0, jobs=[], labels=[], awaited_by=[173]),
+            runner(),
+            runner(
+                name="mars-1",
+                silent=True,
+                waiting=False,
+                heard_at=at(420),
+                arch="aarch64",
+                scope=Scope(owner="andy"),
+                jobs=[],
+                free_slots=2,
+                memory_committed_mib=0,
+            ),
+            runner(
+                name="morpheus", state="draining", waiting=False, scope=Scope(project="andy/demo"), jobs=[]
+            ),
+            runner(
+                name="tank",
+                state="quarantined",
+                state_reason="it declined 5 jobs in a row: no space left for the image",
+                instances=["10.0.0.4", "10.0.0.9"],
+                jobs=[],
+            ),
+            bare,
+        ]
+    )
+
+
+def queue() -> QueueView:
+    busy = Waiting(kind="busy", headline="waits for room: earth-9 runs 2 of 2 jobs")
+    held = Waiting(kind="held", headline="held for earth-9 (holds the image), 11 s left")
+    return QueueView(
+        jobs=[
+            job(id=160, run=41, name="build", status="queued", queued_at=at(700), waiting=busy),
+            job(id=161, run=41, name="docs", status="queued", queued_at=at(22), waiting=held),
+            jobs()[3],
+        ],
+        more=7,
+    )
+
+
+LOG = (
+    b"##[step 1/3] pip install -e .[test]\n"
+    b"Looking in indexes: https://pypi.org/simple\n"
+    b"Collecting pydantic>=2.9\n"
+    b"\x1b[2K   \x1b[38;5;70m\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\x1b[0m 2.1/4.2 MB\r"
+    b"\x1b[2K   \x1b[38;5;70m\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81"
+    b"\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\x1b[0m 4.2/4.2 MB\r\n"
+    b"Successfully installed demo-0.4.0 pydantic-2.13.0\n"
+    b"##[exit 0] 8.4 s\n"
+    b"##[step 2/3] pytest -q\n"
+    b"\x1b[1m============================= test session starts ==============================\x1b[0m\n"
+    b"collected 214 items\n\n"
+    b"tests/test_parser.py \x1b[32m.\x1b[0m\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m\x1b[33ms\x1b[0m"
+    b"                                      \x1b[31m[ 12%]\x1b[0m\n\n"
+    b"    def test_keeps_comments():\n"
+    b">       \x1b[94massert\x1b[39;49;00m parse(\x1b[33m\"a # b\"\x1b[39;49;00m).comments == [\x1b[33m\"b\"\x1b[39;49;00m]\n"
+    b"\x1b[1m\x1b[31mE       assert [] == ['b']\x1b[0m\n"
+    b"\x1b[1m\x1b[31mE         Right contains one more item: 'b'\x1b[0m\n"
+    b"\x1b[7m inverse \x1b[0m \x1b[30;42m PASS \x1b[0m \x1b[97;41m FAIL \x1b[0m \x1b[2mdim\x1b[0m \x1b[4;9mboth\x1b[0m\n"
+    b"<script>alert(1)</script> &amp; \xe2\x80\xaereversed\n"
+)
