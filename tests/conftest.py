@@ -24,11 +24,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skip for want of something on this machine into a failure, where CI is set."""
     report = yield
-    if report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2].removeprefix("Skipped: ")
-        if _IN_CI and reason.startswith("needs ") and os.environ.get("SHUNTER_SKIPS") != "allow":
-            report.outcome = "failed"
-            report.longrepr = f"{item.nodeid} was skipped in CI: {reason}"
+    _refuse_skip(report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip for want of something on this machine into a failure, where CI is set."""
+    if not report.skipped or not isinstance(report.longrepr, tuple):
+        return
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    if _IN_CI and reason.startswith("needs ") and os.environ.get("SHUNTER_SKIPS") != "allow":
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped in CI: {reason}"

@@ -6,10 +6,13 @@ reason; do not work around it.
 """
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -46,7 +49,7 @@ ROOMS = {
     "hub.wire.pipeline_yaml": Room(why="the one reader of YAML", may=("pydantic", "yaml", "hub.wire")),
     "hub.store": Room(
         why="all SQL, and nothing but SQL",
-        may=("hub.placement.model", "hub.errors", *SQL, "aiosqlite", "asyncpg", "alembic"),
+        may=("hub.placement.model", "hub.errors", "hub.assets", *SQL, "aiosqlite", "asyncpg", "alembic"),
     ),
     "hub.dispatch": Room(
         why="the live fleet around placement", may=("hub.placement", "hub.store", "hub.wire", *GROUND)
@@ -74,6 +77,7 @@ ROOMS = {
         may=(
             "hub.wire",
             "hub.chunks",
+            "hub.clock",
             "typer",
             "click",
             "rich",
@@ -173,6 +177,41 @@ def clock_readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
             words.append((node.lineno, f"{node.value.attr}.{node.attr}"))
     yield from ((line, word) for line, word in words if word in CLOCKS)
+
+
+def declared(*extras: str) -> set[str]:
+    """The distributions that the project asks for: its base, and those of `extras`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [
+        *project["dependencies"],
+        *(line for extra in extras for line in project["optional-dependencies"][extra]),
+    ]
+    return {plain(re.split(r"[\[<>=!~; ]", line)[0]) for line in asked}
+
+
+def plain(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# Imported, and carried by another that is declared: click by typer, markupsafe by jinja2.
+CARRIED = {"click", "markupsafe"}
+
+
+def test_what_is_imported_is_declared_where_a_runner_machine_or_a_hub_installs_it() -> None:
+    distributions = packages_distributions()
+    missing = set()
+    for path in FILES:
+        module = module_of(path)
+        on_any_machine = any(within(module, name) for name in ("runner", "hub.cli", "hub.wire", "hub.chunks"))
+        has = declared() if on_any_machine else declared("hub", "postgres")
+        for imported, line, _ in imports(parsed(path)):
+            top = imported.split(".")[0]
+            if top in sys.stdlib_module_names or top in ("hub", "runner") or top in CARRIED:
+                continue
+            if not {plain(name) for name in distributions.get(top, [top])} & has:
+                missing.add(f"{path.relative_to(ROOT)}:{line}: {top}")
+    assert sorted(missing) == []
 
 
 @pytest.fixture(params=FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
