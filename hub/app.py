@@ -1,0 +1,221 @@
+"""The server: parts put together, started in order, and ended in order.
+
+Start: migrate, open the store, rebuild the live fleet, and only then listen. Stop: on the first
+signal every open poll and stream ends, so that the process is gone within seconds.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import uvicorn
+from sqlalchemy import text
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from hub.api import metrics, openapi, problems
+from hub.api.routes import BASE
+from hub.api.routes import routes as api_routes
+from hub.blobs import Blobs
+from hub.clock import Clock, SystemClock
+from hub.config import VERSION, Config
+from hub.dispatch.dispatcher import Dispatcher
+from hub.errors import HubError
+from hub.logs import Logs
+from hub.service import attempts, queue, ready, runners, tokens
+from hub.service.hub import Hub
+from hub.store.engine import open_store
+from hub.web import pages
+from hub.wire.pipeline import json_schema
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 3  # for calls under way when the hub stops
+
+
+async def start(config: Config, clock: Clock | None = None) -> Hub:
+    """Open everything and rebuild what was live. The caller ends it with `stop`."""
+    clock = clock or SystemClock()
+    config.data.mkdir(parents=True, exist_ok=True)
+    spool = config.data / "spool"
+    spool.mkdir(exist_ok=True)
+    for left in spool.glob("upload-*"):  # of an earlier life: nobody was told that it was kept
+        left.unlink(missing_ok=True)
+    store = await open_store(config.database_url)
+    dispatch = Dispatcher(
+        writer=store.writer,
+        now_ms=clock.now_ms,
+        settings=config.placement(),
+        lease_ms=config.lease_ms,
+        start_ms=config.start_ms,
+    )
+    hub = Hub(
+        config=config,
+        clock=clock,
+        store=store,
+        dispatch=dispatch,
+        blobs=Blobs.open(config.blobs, config.data),
+        logs=Logs(config.data / "logs", config.log_mib * 2**20),
+        spool=spool,
+    )
+    dispatch.on_lapsed = lambda attempt, how: attempts.lapsed(hub, attempt, how)
+    await tokens.load(hub)
+    await runners.load(hub)
+    await ready.start_up(hub)
+    await dispatch.settled()
+    return hub
+
+
+async def stop(hub: Hub) -> None:
+    """Write what is still to be written, and close."""
+    hub.dispatch.shut()
+    await hub.dispatch.settled()
+    with suppress(Exception):  # when a token was last used is no reason not to stop
+        await tokens.save_uses(hub)
+    await hub.store.close()
+
+
+async def run_timers(hub: Hub) -> None:
+    """Carry out what falls due, and sweep. Runs until it is cancelled."""
+    timers, wake = hub.dispatch.timers, asyncio.Event()
+    timers.changed = wake.set
+    sweep_ms = int(hub.config.sweep_s * 1000)
+    next_sweep_ms = hub.now_ms() + sweep_ms
+    while True:
+        now_ms = hub.now_ms()
+        timers.run(now_ms)
+        if now_ms >= next_sweep_ms:
+            next_sweep_ms = now_ms + sweep_ms
+            hub.dispatch.sweep()
+            await queue.expire(hub)
+        due_ms = next_sweep_ms if timers.next_ms is None else min(timers.next_ms, next_sweep_ms)
+        wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, due_ms - hub.now_ms()) / 1000):
+                await wake.wait()
+
+
+def build(config: Config, *, clock: Clock | None = None) -> Starlette:
+    """The application. Its lifespan opens the hub, and closes it."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        hub = await start(config, clock)
+        app.state.hub = hub
+        file = await tokens.first_admin(hub)
+        if file is not None:
+            log.warning("the first admin token is in %s", file)
+        timers = asyncio.create_task(_guarded(run_timers, hub))
+        try:
+            yield
+        finally:
+            timers.cancel()
+            with suppress(asyncio.CancelledError):
+                await timers
+            await stop(hub)
+
+    routes = [
+        *api_routes(),
+        Route("/healthz", _healthz),
+        Route("/readyz", _readyz),
+        Route("/metrics", metrics.answer),
+        Route("/openapi.json", _openapi),
+        Route("/pipeline.schema.json", _pipeline_schema),
+        *pages.routes(),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={
+            HubError: _by_path(problems.on_hub_error, pages.on_hub_error),
+            HTTPException: _by_path(problems.on_http_error, pages.on_http_error),
+            Exception: _by_path(problems.on_any_error, pages.on_any_error),
+        },
+    )
+
+
+async def _guarded(work: Callable[[Hub], Awaitable[None]], hub: Hub) -> None:
+    """Start the timers again should one of them ever raise: without them nothing is woken."""
+    while True:
+        try:
+            await work(hub)
+        except Exception:
+            log.exception("a timer failed; the timers go on")
+            await asyncio.sleep(0.1)
+
+
+def _by_path(
+    api: Callable[[Request, Exception], Awaitable[Response]],
+    page: Callable[[Request, Exception], Awaitable[Response]],
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """A problem for a program, a page for a person."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        path = request.url.path
+        for_program = path.startswith((BASE, "/openapi", "/metrics", "/healthz", "/readyz"))
+        return await (api if for_program else page)(request, error)
+
+    return answer
+
+
+async def _healthz(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _readyz(request: Request) -> Response:
+    hub: Hub = request.app.state.hub
+    async with hub.store.read() as conn:
+        await conn.execute(text("SELECT 1"))
+    return PlainTextResponse("ready\n")
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi.document(VERSION))
+
+
+async def _pipeline_schema(request: Request) -> Response:
+    return JSONResponse(json_schema())
+
+
+class _Server(uvicorn.Server):
+    """Ends polls and streams at the first signal; uvicorn alone would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        hub: Hub | None = getattr(self._app.state, "hub", None)
+        if hub is not None:
+            hub.dispatch.shut()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+def serve(config: Config) -> None:
+    """Serve until a signal. Raises what keeps the hub from starting (see `hub.store.errors`)."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app = build(config)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            host=config.host,
+            port=config.port,
+            loop="uvloop",
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=75,  # longer than a proxy keeps its own side open
+            server_header=False,
+            h11_max_incomplete_event_size=64 * 1024,
+        ),
+        app,
+    )
+    log.info("serving %s, data in %s", config.base_url, config.data.resolve())
+    server.run()
+    if not server.started:
+        raise SystemExit(1)

@@ -1,0 +1,455 @@
+"""The dispatcher: facts in, decisions of `placement.choose` carried out, one write each.
+
+A job is on the books in exactly one place: waiting for its needs, in the queue, or out as an
+attempt. A decision takes effect here at once and is then written; only when the write is durable
+is the claim answered, and an attempt whose write failed never was. Nothing that can fail stands
+between that write and the answer.
+
+What makes a job placeable wakes exactly the best waiting runner: see `ready`, `runner_freed` and
+the timers. The sweep is the safety net, and counts what only it found.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from hub.dispatch.answer import assignment
+from hub.dispatch.attempts import LiveAttempt, LiveJob, OpenClaim
+from hub.dispatch.board import LiveBoard
+from hub.dispatch.events import Events
+from hub.dispatch.fleet import ENDED_ROOM_MS, Fleet, LiveRunner
+from hub.dispatch.queue import Queue
+from hub.dispatch.reasons import Reasons
+from hub.dispatch.show import comparison_json
+from hub.dispatch.timers import Timers
+from hub.placement import model
+from hub.placement.choose import choose, hold_is_over, hold_limit_ms, offer
+from hub.placement.fit import as_placed
+from hub.placement.placed import compare, placed_sentence
+from hub.placement.rank import is_there
+from hub.store import attempts as attempt_store
+from hub.store import jobs as job_store
+from hub.store.endings import How
+from hub.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Dispatcher:
+    """All that is live. One event loop; no await between reading and deciding."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        now_ms: Callable[[], int],
+        settings: model.Settings,
+        lease_ms: int,
+        start_ms: int,
+    ) -> None:
+        self.writer = writer
+        self.now_ms = now_ms
+        self.settings = settings
+        self.lease_ms = lease_ms
+        self.start_ms = start_ms
+        self.fleet = Fleet(settings)
+        self.queue = Queue()
+        self.board = LiveBoard(self.fleet, self.queue)
+        self.reasons = Reasons(self.board)
+        self.timers = Timers()
+        self.events = Events()
+        self.jobs: dict[int, LiveJob] = {}
+        self.attempts: dict[int, LiveAttempt] = {}
+        self.rescued_by_sweep = 0
+        self.closing = False
+        self.on_lapsed: Callable[[LiveAttempt, How], Coroutine[Any, Any, None]] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- jobs -----------------------------------------------------------------------------------
+
+    def ready(self, job: LiveJob) -> None:
+        """`job` may run now: give it to the best waiting runner, or queue it."""
+        self.jobs[job.id] = job
+        self._enqueue(job)
+        self._offer(job.id)
+
+    def withdraw(self, job_id: int) -> None:
+        """`job_id` is final, or otherwise out of the queue: forget it there."""
+        if job_id in self.queue:
+            self._dequeue(job_id)
+
+    def _enqueue(self, job: LiveJob) -> None:
+        group = self.queue.add(job.queued())
+        if group is not None:
+            self.board.group_made(group)
+        self.reasons.forget()
+        self._tell(job)
+
+    def _dequeue(self, job_id: int) -> model.QueuedJob:
+        queued = self.queue.get(job_id)
+        assert queued is not None, "only a queued job is taken out"
+        if queued.held_for in self.fleet.live:
+            self.fleet.live[queued.held_for].awaited_by.pop(job_id, None)
+        self.reasons.forget()
+        if (group := self.queue.remove(job_id)) is not None:
+            self.board.group_gone(group)
+        return queued
+
+    def _offer(self, job_id: int) -> bool:
+        """Offer a queued job to the open claims; whether one was given it."""
+        job = self.queue.get(job_id)
+        if job is None:
+            return False
+        self.board.now_ms = self.now_ms()
+        return self._carry_out(offer(self.board, job))
+
+    def _choose(self, runner: LiveRunner) -> bool:
+        """Let a runner with an open claim choose; whether it took a job."""
+        if runner.open_claim is None:
+            return False
+        self.board.now_ms = self.now_ms()
+        return self._carry_out(choose(self.board, runner.name))
+
+    def _carry_out(self, plan: model.Plan) -> bool:
+        for hold in plan.holds:
+            self._hold(hold)
+        if plan.take is None or plan.runner is None:
+            return False
+        self._assign(plan.take.id, self.fleet.live[plan.runner])
+        return True
+
+    # -- holds ----------------------------------------------------------------------------------
+
+    def _hold(self, hold: model.Hold) -> None:
+        job = self.queue.get(hold.job)
+        if job is None or job.held_for == hold.awaited:
+            return
+        now_ms = self.board.now_ms
+        if job.held_for in self.fleet.live:
+            self.fleet.live[job.held_for].awaited_by.pop(job.id, None)
+        first = job.held_since_ms is None
+        since_ms = now_ms if job.held_since_ms is None else job.held_since_ms
+        job = replace(job, held_since_ms=since_ms, held_for=hold.awaited)
+        self.queue.replace(job)
+        self.jobs[job.id].held_since_ms = since_ms
+        awaited = self.fleet.live[hold.awaited]
+        awaited.awaited_by[job.id] = job
+        self._save_hold(job)
+        if first:
+            self.time_hold(job)
+        self._recheck_awaited(awaited)
+        if awaited.open_claim is not None:
+            self._offer(job.id)  # a better runner that waits in a claim gets it at once
+
+    def time_hold(self, job: model.QueuedJob) -> None:
+        """Plan the end of a hold that has begun."""
+        since_ms = job.held_since_ms
+        assert since_ms is not None, "a hold begins at its first pass"
+        self.timers.at(
+            since_ms + hold_limit_ms(job, self.settings), lambda now_ms: self._hold_over(job.id, now_ms)
+        )
+
+    def _hold_over(self, job_id: int, now_ms: int) -> None:
+        job = self.queue.get(job_id)
+        if job is None or not hold_is_over(job, now_ms, self.settings):
+            return
+        if job.held_for is not None and (awaited := self.fleet.live.get(job.held_for)) is not None:
+            awaited.broken_promises += 1
+            self._changed(awaited)
+        self._unhold(job_id)
+        self._offer(job_id)
+
+    def _unhold(self, job_id: int) -> None:
+        """The job is awaited by nobody any more; its clock runs on."""
+        job = self.queue.get(job_id)
+        if job is None or job.held_for is None:
+            return
+        if job.held_for in self.fleet.live:
+            self.fleet.live[job.held_for].awaited_by.pop(job_id, None)
+        job = replace(job, held_for=None)
+        self.queue.replace(job)
+        self._save_hold(job)
+
+    def _recheck_awaited(self, runner: LiveRunner) -> None:
+        """Offer elsewhere what is held for a runner that cannot or need not take it any more."""
+        if not runner.awaited_by:
+            return
+        self.board.now_ms = self.now_ms()
+        kept: list[model.QueuedJob] = []
+        dropped: list[int] = []
+        there = self.board.is_there(runner.name)
+        for job in self.board.awaited_by(runner.name):
+            if there and self.board.fits_beside(job, runner.name, kept):
+                kept.append(job)
+            else:
+                dropped.append(job.id)
+        for job_id in dropped:
+            self._unhold(job_id)
+        for job_id in dropped:
+            self._offer(job_id)
+
+    def _save_hold(self, job: model.QueuedJob) -> None:
+        assert job.held_since_ms is not None, "a hold begins at its first pass"
+        held = job_store.Held(job=job.id, since_ms=job.held_since_ms, awaited=job.held_for)
+        self.spawn(job_store.hold(self.writer, held))
+        self._tell(self.jobs[job.id])
+
+    # -- runners --------------------------------------------------------------------------------
+
+    def _changed(self, runner: LiveRunner) -> None:
+        """Facts of `runner` changed: list it anew, and look at what is held for it."""
+        self.fleet.changed(runner, self.now_ms())
+        self.reasons.forget()
+        self._recheck_awaited(runner)
+
+    def runner_changed(self, runner: LiveRunner) -> None:
+        """An admin changed it, or its room changed: whatever fits now may go to its open claim."""
+        self._changed(runner)
+        self._choose(runner)
+
+    def remove_runner(self, runner: LiveRunner) -> None:
+        """It is registered no more: its claim ends, what is held for it is offered elsewhere."""
+        claim, runner.open_claim = runner.open_claim, None
+        if claim is not None:
+            claim.close()
+        self.fleet.remove(runner.name)
+        for job_id in list(runner.awaited_by):
+            self._unhold(job_id)
+            self._offer(job_id)
+
+    def polled(self, runner: LiveRunner) -> None:
+        """It polled just now; note when it will no longer count as there."""
+        self._changed(runner)
+        if runner.polled_ms is not None:
+            self.timers.at(runner.polled_ms + self.settings.polling_ms + 1, lambda _: self._away(runner))
+
+    def _away(self, runner: LiveRunner) -> None:
+        if self.fleet.live.get(runner.name) is runner and not is_there(
+            runner.model, self.now_ms(), self.settings
+        ):
+            self._changed(runner)
+
+    # -- claims ---------------------------------------------------------------------------------
+
+    def open(self, runner: LiveRunner, claim: OpenClaim) -> None:
+        """A claim came in and waits: let it choose. Closes one that it replaces."""
+        if runner.open_claim is not None:
+            runner.open_claim.close()
+        if self.closing:
+            claim.close()
+            return
+        runner.open_claim = claim
+        self.polled(runner)
+        self._choose(runner)
+
+    def close(self, runner: LiveRunner, claim: OpenClaim, *, heard: bool) -> None:
+        """A claim ended without a job. `heard`: its line was open to the end, so the runner is about."""
+        claim.close()
+        if runner.open_claim is not claim:
+            return
+        runner.open_claim = None
+        if heard:
+            runner.heard_ms = runner.polled_ms = self.now_ms()
+        self.polled(runner)
+
+    def _assign(self, job_id: int, runner: LiveRunner) -> None:
+        """Give a queued job to a runner's open claim: on the books now, answered once it is written."""
+        claim = runner.open_claim
+        assert claim is not None, "a job is given to an open claim only"
+        now_ms = self.board.now_ms
+        job = self.jobs[job_id]
+        queued = self.queue.get(job_id)
+        assert queued is not None, "only a queued job is given"
+        fleet = self.fleet.value
+        sentence = placed_sentence(queued, runner.model, fleet, now_ms)
+        compared = compare(queued, runner.name, fleet, now_ms, among=self.board.nearest(queued))
+        self._dequeue(job_id)
+        attempt = LiveAttempt(
+            job=job,
+            number=job.attempt + 1,
+            runner=runner.name,
+            instance=claim.instance,
+            claim_id=claim.claim_id,
+            lease=secrets.token_urlsafe(24),
+            assigned_ms=now_ms,
+            expires_ms=now_ms + self.lease_ms,
+        )
+        attempt.answer = assignment(attempt, sentence, self.lease_ms)
+        self.attempts[job_id] = runner.attempts[job_id] = attempt
+        runner.placed[job_id] = as_placed(queued, runner.model, fleet)
+        runner.open_claim, claim.given = None, attempt
+        runner.broken_promises = 0
+        self._changed(runner)
+        self.spawn(self._write(attempt, claim, sentence, comparison_json(compared)))
+
+    async def _write(self, attempt: LiveAttempt, claim: OpenClaim, sentence: str, comparison: str) -> None:
+        row = attempt_store.Claimed(
+            job=attempt.job.id,
+            number=attempt.number,
+            runner=attempt.runner,
+            instance=attempt.instance,
+            claim_id=attempt.claim_id,
+            lease=attempt.lease,
+            placed=sentence,
+            comparison=comparison,
+            now_ms=attempt.assigned_ms,
+            expires_ms=attempt.expires_ms,
+        )
+        try:
+            written = await attempt_store.claim(self.writer, row)
+        except Exception as error:
+            log.exception("job %d could not be given to %s", attempt.job.id, attempt.runner)
+            self._never_was(attempt, queue=True)
+            claim.fail(error)
+            return
+        if not written:  # canceled in the meantime; whoever did it tells us too
+            self._never_was(attempt, queue=False)
+            self._again(claim)
+            return
+        attempt.job.attempt = attempt.number
+        attempt.committed.set()
+        claim.close(attempt)
+        self.time_attempt(attempt)
+        self._tell(attempt.job)
+
+    def _never_was(self, attempt: LiveAttempt, *, queue: bool) -> None:
+        self._forget(attempt)
+        runner = self.fleet.live.get(attempt.runner)
+        if runner is not None:
+            runner.forget(attempt.job.id)
+            self._changed(runner)
+        if queue and attempt.job.id in self.jobs:
+            self._enqueue(attempt.job)
+
+    def _again(self, claim: OpenClaim) -> None:
+        """The job it was given is gone: let the claim choose once more."""
+        claim.given = None
+        runner = self.fleet.live.get(claim.runner)
+        if runner is None or runner.open_claim is not None or claim.answer.done():
+            claim.close()
+            return
+        runner.open_claim = claim
+        self.runner_changed(runner)
+
+    # -- attempts -------------------------------------------------------------------------------
+
+    def time_attempt(self, attempt: LiveAttempt) -> None:
+        """Plan the looks at an attempt: was it confirmed in time, has its lease run out."""
+        if not attempt.confirmed:
+            self.timers.at(attempt.assigned_ms + self.start_ms, lambda now_ms: self._look(attempt, now_ms))
+        self.timers.at(attempt.expires_ms, lambda now_ms: self._look(attempt, now_ms))
+
+    def _look(self, attempt: LiveAttempt, now_ms: int) -> None:
+        if self.attempts.get(attempt.job.id) is not attempt or self.on_lapsed is None:
+            return
+        if not attempt.confirmed and now_ms >= attempt.assigned_ms + self.start_ms:
+            self.spawn(self.on_lapsed(attempt, "not delivered"))
+        elif now_ms >= attempt.expires_ms:
+            self.spawn(self.on_lapsed(attempt, "lost"))
+        elif attempt.confirmed:
+            self.timers.at(attempt.expires_ms, lambda later_ms: self._look(attempt, later_ms))
+
+    def renewed(self, attempt: LiveAttempt, expires_ms: int) -> None:
+        """The runner sent something for it, and that is written."""
+        attempt.expires_ms = max(attempt.expires_ms, expires_ms)
+
+    def over(self, attempt: LiveAttempt, *, room_back: bool = False) -> None:
+        """The attempt has ended. Its room comes back when its runner says that its sandbox is gone.
+
+        `room_back`: nothing of it is on the runner, which never started it or gave it back.
+        """
+        self._forget(attempt)
+        runner = self.fleet.live.get(attempt.runner)
+        if runner is None:
+            return
+        job_id = attempt.job.id
+        if room_back:
+            runner.forget(job_id)
+        elif job_id in runner.placed:
+            until_ms = self.now_ms() + ENDED_ROOM_MS
+            runner.ended[job_id] = until_ms
+            self.timers.at(until_ms, lambda now_ms: self._room_back(runner, job_id, now_ms))
+        self.runner_changed(runner)
+
+    def _room_back(self, runner: LiveRunner, job_id: int, now_ms: int) -> None:
+        if runner.ended.get(job_id, now_ms + 1) <= now_ms:
+            runner.forget(job_id)
+            self.runner_changed(runner)
+
+    def _forget(self, attempt: LiveAttempt) -> None:
+        job_id = attempt.job.id
+        if self.attempts.get(job_id) is attempt:
+            del self.attempts[job_id]
+        runner = self.fleet.live.get(attempt.runner)
+        if runner is not None and runner.attempts.get(job_id) is attempt:
+            del runner.attempts[job_id]
+
+    # -- the safety net -------------------------------------------------------------------------
+
+    def sweep(self) -> int:
+        """Let every open claim choose again; returns, and counts, the jobs that only this found."""
+        found = 0
+        if len(self.queue):
+            waiting = [runner for runner in self.fleet.live.values() if runner.open_claim is not None]
+            found = sum(self._choose(runner) for runner in waiting)
+        now_ms = self.now_ms()
+        for attempt in [one for one in self.attempts.values() if one.committed.is_set()]:
+            if now_ms >= attempt.expires_ms + self.settings.polling_ms:
+                found += 1
+                self._look(attempt, now_ms)
+        self.rescued_by_sweep += found
+        if found:
+            log.warning("the sweep found %d jobs that no wake-up had placed", found)
+        return found
+
+    # -- the shell ------------------------------------------------------------------------------
+
+    def _tell(self, job: LiveJob) -> None:
+        self.events.tell(("job", job.id), ("run", job.run.id), ("queue",))
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Let `work` run by itself; a failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a write of the dispatcher failed", exc_info=error)
+
+    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry `work` through to its end, also when the caller is cancelled in the meantime."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    def take_over(self, attempt: LiveAttempt) -> None:
+        """An attempt that was out when the hub stopped goes on."""
+        job_id = attempt.job.id
+        self.attempts[job_id] = attempt
+        runner = self.fleet.live.get(attempt.runner)
+        if runner is not None:
+            runner.attempts[job_id] = attempt
+            runner.placed[job_id] = as_placed(attempt.job.queued(), runner.model, self.fleet.value)
+            self._changed(runner)
+        self.time_attempt(attempt)
+
+    def shut(self) -> None:
+        """The hub stops: open claims are answered with nothing, and streams end."""
+        self.closing = True
+        for runner in self.fleet.live.values():
+            if runner.open_claim is not None:
+                runner.open_claim.close()
+        self.events.close()
+
+    async def settled(self) -> None:
+        """Wait until every write that has begun has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))

@@ -1,0 +1,71 @@
+"""Values of placement as they travel: field by field, sentences unchanged."""
+
+import json
+from collections.abc import Iterable
+
+from hub.placement import model
+from hub.placement.placed import Comparison
+from hub.placement.preview import Previewed
+from hub.placement.waiting import RunnerLacks as LacksValue
+from hub.placement.waiting import Waiting as WaitingValue
+from hub.wire.runs import Considered, Lack, PreviewJob, Remedy, RunnerLacks, Waiting
+
+
+def lack_view(lack: model.Lack) -> Lack:
+    """One lack with its remedy."""
+    remedy = lack.remedy
+    return Lack(
+        code=lack.code,
+        text=lack.text,
+        lasting=lack.lasting,
+        remedy=None if remedy is None else Remedy(text=remedy.text, change=dict(remedy.change)),
+    )
+
+
+def waiting_view(
+    waiting: WaitingValue, *, since_ms: int | None = None, as_of_ms: int | None = None
+) -> Waiting:
+    """Why a job waits; `since_ms`: since when it does, `as_of_ms`: when this was worked out."""
+    return Waiting(
+        kind=waiting.kind,
+        headline=waiting.headline,
+        since=since_ms,
+        as_of=as_of_ms,
+        runners=_runners(waiting.runners),
+        more=waiting.more,
+    )
+
+
+def preview_view(name: str, previewed: Previewed) -> PreviewJob:
+    """Where one job of a pipeline would go."""
+    return PreviewJob(
+        name=name,
+        runner=previewed.runner,
+        placed=previewed.placed,
+        waiting=None if previewed.waiting is None else waiting_view(previewed.waiting),
+        runners=_runners(previewed.runners),
+        more=previewed.more,
+    )
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """The comparison as the store keeps it: JSON with `runners` (wire Considered) and `more`."""
+    runners = [
+        Considered(
+            runner=one.runner,
+            holds_images=one.holds_images,
+            speed_class=one.speed_class,
+            free_slots=one.free_slots,
+            load1=one.load1,
+            waiting=one.waiting,
+            chosen=one.chosen,
+            lacks=[lack_view(lack) for lack in one.lacks],
+        )
+        for one in comparison.runners
+    ]
+    shown = [one.model_dump(mode="json", exclude_defaults=True) for one in runners]
+    return json.dumps({"runners": shown, "more": comparison.more}, separators=(",", ":"))
+
+
+def _runners(found: Iterable[LacksValue]) -> list[RunnerLacks]:
+    return [RunnerLacks(runner=one.runner, lacks=[lack_view(lack) for lack in one.lacks]) for one in found]

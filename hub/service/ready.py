@@ -1,0 +1,198 @@
+"""From rows to live jobs: what the dispatcher is told when jobs appear, become ready or end."""
+
+import json
+
+from hub.dispatch.attempts import LiveAttempt, LiveJob, LiveRun
+from hub.errors import NotFound
+from hub.placement.model import Decline, Demand
+from hub.placement.need import DiskNeed, disk_need, usual_ms
+from hub.service import history
+from hub.service.hub import Hub
+from hub.store import jobs as job_store
+from hub.store import runs as run_store
+from hub.store import startup
+from hub.store.endings import Ending
+from hub.store.rows import AttemptRow, Change, JobRow
+from hub.wire.base import plain_text
+from hub.wire.runs import FINAL
+from hub.wire.spec import JobSpec
+
+
+async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
+    """The live form of an unfinished job; its demand takes in what its recent runs took.
+
+    Raises ValueError where the row does not say a valid job.
+    """
+    spec = JobSpec.model_validate_json(row.spec)
+    learned = await history.learned(hub, row.project, row.name)
+    disk = disk_need(learned.peaks_disk_mib, spec.disk_mib)
+    return LiveJob(
+        id=row.id,
+        run=run,
+        name=row.name,
+        spec=row.spec,
+        demand=demand_of(row.project, spec, disk),
+        priority=row.priority,
+        queued_ms=row.queued_ms or row.created_ms,
+        attempt=row.attempt,
+        losses=row.losses,
+        usual_ms=usual_ms(learned.durations_ms),
+        held_since_ms=row.held_since_ms,
+    )
+
+
+def demand_of(project: str, spec: JobSpec, disk: DiskNeed | None = None) -> Demand:
+    """What a job asks of a runner. `disk` None: nothing was learned, what the pipeline asks."""
+    return Demand(
+        project=project,
+        tier=spec.tier,
+        arch=spec.arch,
+        images=frozenset(image.hash for image in spec.images),
+        labels=frozenset(spec.labels),
+        memory_mib=spec.memory_mib,
+        cpus=spec.cpus,
+        disk_mib=spec.disk_mib if disk is None else disk.disk_mib,
+        disk_peak_mib=None if disk is None else disk.disk_peak_mib,
+    )
+
+
+async def follow(
+    hub: Hub,
+    changes: tuple[Change, ...],
+    *,
+    runner: str | None = None,
+    ending: Ending | None = None,
+    lost_on: str | None = None,
+) -> None:
+    """Take what a write changed into the live fleet, and tell who listens.
+
+    `runner` and `ending`: of the attempt whose end brought the changes about. `lost_on`: the runner
+    that was removed under all of these jobs.
+    """
+    for change in changes:
+        job = hub.dispatch.jobs.get(change.job)
+        if change.status == "queued" and job is not None:
+            if ending is not None and change.job == ending.job and runner is not None:
+                _requeued(job, runner, ending)
+            elif lost_on is not None:
+                _lost(job, lost_on)
+            else:
+                job.queued_ms = hub.now_ms() if ending is None else ending.now_ms
+            hub.dispatch.ready(job)
+        elif change.status == "canceling":
+            if (attempt := hub.dispatch.attempts.get(change.job)) is not None:
+                attempt.canceling = True
+        elif change.status in FINAL:
+            hub.dispatch.withdraw(change.job)
+            if (attempt := hub.dispatch.attempts.get(change.job)) is not None:
+                hub.dispatch.over(attempt)
+            hub.dispatch.jobs.pop(change.job, None)
+            if job is not None:
+                history.forget(hub, job.run.project, job.name)
+        hub.events.tell(("job", change.job), ("log", change.job), ("run", change.run), ("queue",))
+
+
+def _requeued(job: LiveJob, runner: str, ending: Ending) -> None:
+    if ending.how == "declined":
+        declined = Decline(runner=runner, at_ms=ending.now_ms, reason=ending.reason)
+        job.declines = (*[one for one in job.declines if one.runner != runner], declined)
+    elif ending.how in ("lost", "finished"):  # "finished" and queued again: the machinery failed
+        _lost(job, runner)
+
+
+def _lost(job: LiveJob, runner: str) -> None:
+    job.losses += 1
+    job.lost_on = job.lost_on | {runner}
+    job.held_since_ms = None
+
+
+async def start_up(hub: Hub) -> None:
+    """Rebuild the live fleet from the store, once, before the first call is answered.
+
+    A lease lasts at least its whole length from now: while the hub was away nobody could renew it.
+    A row that says nothing valid fails alone, and is told once.
+    """
+    now_ms = hub.now_ms()
+    async with hub.store.read() as conn:
+        loaded = await startup.load(conn, declines_since_ms=now_ms - hub.dispatch.settings.decline_ms)
+    runs = {
+        row.id: LiveRun(
+            id=row.id, project=row.project, workspace=row.workspace, ref=row.ref, commit=row.commit
+        )
+        for row in loaded.runs
+    }
+    broken: list[tuple[JobRow, str]] = []
+    queued: list[LiveJob] = []
+    for row in loaded.jobs:
+        try:
+            job = await live_job(hub, row, runs[row.run_id])
+        except (ValueError, KeyError) as error:
+            broken.append((row, plain_text(f"the job is not valid: {error}", 500)))
+            continue
+        hub.dispatch.jobs[job.id] = job
+        if row.status == "queued":
+            queued.append(job)
+    for decline in loaded.declines:
+        if (declined := hub.dispatch.jobs.get(decline.job_id)) is not None:
+            one = Decline(runner=decline.runner, at_ms=decline.at_ms, reason=decline.reason)
+            declined.declines = (*declined.declines, one)
+    for job_id, names in loaded.lost_on.items():
+        if (lost := hub.dispatch.jobs.get(job_id)) is not None:
+            lost.lost_on = names
+    for attempt in loaded.attempts:
+        _take_over(hub, attempt, now_ms)
+    for job in queued:
+        hub.dispatch.ready(job)
+        if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
+            hub.dispatch.time_hold(waiting)
+    for row, why in broken:
+        changes = await job_store.fail_queued(
+            hub.store.writer, job=row.id, attempt=row.attempt, error=why, now_ms=now_ms
+        )
+        await follow(hub, changes)
+
+
+def _take_over(hub: Hub, row: AttemptRow, now_ms: int) -> None:
+    job = hub.dispatch.jobs.get(row.job_id)
+    if job is None:
+        return
+    attempt = _attempt(job, row)
+    attempt.expires_ms = max(row.expires_ms, now_ms + hub.config.lease_ms)
+    attempt.assigned_ms = max(row.assigned_ms, now_ms) if row.confirmed_ms is None else row.assigned_ms
+    hub.dispatch.take_over(attempt)
+
+
+def _attempt(job: LiveJob, row: AttemptRow) -> LiveAttempt:
+    attempt = LiveAttempt(
+        job=job,
+        number=row.number,
+        runner=row.runner,
+        instance=row.instance,
+        claim_id=row.claim_id,
+        lease=row.lease,
+        assigned_ms=row.assigned_ms,
+        expires_ms=row.expires_ms,
+        placed=row.placed,
+        confirmed=row.confirmed_ms is not None,
+        memory_mib=row.memory_mib,
+        disk_mib=row.disk_mib,
+    )
+    attempt.committed.set()
+    return attempt
+
+
+async def ended_attempt(hub: Hub, row: AttemptRow) -> LiveAttempt:
+    """An attempt that is over, for a call that may be repeated; it is on nobody's books."""
+    async with hub.store.read() as conn:
+        job = await run_store.job(conn, row.job_id)
+    if job is None:
+        raise NotFound("there is no such job here for this runner")
+    run = LiveRun(id=job.run_id, project=job.project)
+    demand = demand_of(job.project, JobSpec.model_validate_json(job.spec))
+    live = LiveJob(id=job.id, run=run, name=job.name, spec=job.spec, demand=demand, priority=0, queued_ms=0)
+    return _attempt(live, row)
+
+
+def needs_of(row: JobRow) -> list[str]:
+    """Names of the jobs that this one needs."""
+    return [str(name) for name in json.loads(row.needs)]

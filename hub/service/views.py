@@ -1,0 +1,175 @@
+"""Rows and live facts as the API, the pages and the command line show them.
+
+Sentences about placement come from `hub.placement` and are passed on unchanged. What the reader
+may not see is counted, not named.
+"""
+
+import json
+from collections.abc import Sequence
+
+from hub.dispatch.fleet import LiveRunner
+from hub.dispatch.show import waiting_view
+from hub.placement.rank import is_silent
+from hub.service.access import Principal, reaches
+from hub.service.hub import Hub
+from hub.service.waiting import reason
+from hub.store.rows import AttemptRow, JobRow, RunRow
+from hub.wire.claim import StepResult, Workspace
+from hub.wire.fleet import HeldJob, RunnerView, Scope
+from hub.wire.runs import FINAL, AttemptView, JobView, RunView, Waiting
+from hub.wire.spec import JobSpec
+
+
+def run_view(row: RunRow, jobs: list[JobView] | None = None) -> RunView:
+    """A run; its jobs where they are given."""
+    return RunView(
+        id=row.id,
+        project=row.project,
+        status=row.status,
+        title=row.title,
+        ref=row.ref,
+        commit=row.commit,
+        priority=row.priority,
+        submitted_by=row.submitted_by,
+        retry_of=row.retry_of,
+        workspace=Workspace.model_validate_json(row.workspace) if row.workspace else None,
+        created_at=row.created_ms,
+        finished_at=row.finished_ms,
+        jobs_total=row.jobs_total,
+        jobs_done=row.jobs_done,
+        jobs=jobs or [],
+    )
+
+
+def job_view(
+    hub: Hub,
+    principal: Principal,
+    row: JobRow,
+    attempts: Sequence[AttemptRow] = (),
+    undone: Sequence[str] = (),
+) -> JobView:
+    """A job as every view shows it, its waiting reason worked out now. `undone`: what it still needs."""
+    spec = JobSpec.model_validate_json(row.spec)
+    live = hub.dispatch.attempts.get(row.id)
+    log_bytes = hub.logs.size(row.id, row.attempt) if row.attempt else 0
+    return JobView(
+        id=row.id,
+        run=row.run_id,
+        project=row.project,
+        name=row.name,
+        status=row.status,
+        attempt=row.attempt,
+        runner=row.runner if row.attempt else None,
+        placed=row.placed,
+        exit_code=row.exit_code,
+        error=row.error,
+        queued_at=row.queued_ms,
+        started_at=row.started_ms,
+        finished_at=row.finished_ms,
+        needs=[str(name) for name in json.loads(row.needs)],
+        tier=spec.tier,
+        arch=spec.arch,
+        labels=spec.labels,
+        images=spec.images,
+        memory_mib=spec.memory_mib,
+        cpus=spec.cpus,
+        disk_mib=spec.disk_mib,
+        timeout_s=spec.timeout_s,
+        peak_memory_mib=row.peak_memory_mib,
+        peak_disk_mib=row.peak_disk_mib,
+        step=live.step if live is not None else None,
+        steps=[step.name for step in spec.steps],
+        results=[StepResult.model_validate(one) for one in json.loads(row.results or "[]")],
+        log_bytes=log_bytes,
+        waiting=waiting_of(hub, principal, row, undone),
+        attempts=[attempt_view(attempt) for attempt in attempts],
+    )
+
+
+def waiting_of(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str] = ()) -> Waiting | None:
+    """Why the job waits; None: it does not."""
+    if row.status not in ("queued", "blocked"):
+        return None
+    found = reason(hub, principal, row, undone)
+    return None if found is None else waiting_view(found, since_ms=row.queued_ms, as_of_ms=hub.now_ms())
+
+
+def undone_needs(row: JobRow, jobs: Sequence[JobRow]) -> list[str]:
+    """Names of the jobs that `row` needs and that are not done; `jobs`: all of its run."""
+    if row.status != "blocked":
+        return []
+    done = {job.name for job in jobs if job.status in FINAL}
+    return [str(name) for name in json.loads(row.needs) if name not in done]
+
+
+def attempt_view(row: AttemptRow) -> AttemptView:
+    """One attempt; the runner's name is as it was then."""
+    return AttemptView(
+        number=row.number,
+        runner=row.runner,
+        placed=row.placed,
+        assigned_at=row.assigned_ms,
+        started_at=row.running_ms,
+        ended_at=row.ended_ms,
+        ended=row.ended,
+        reason=row.reason,
+    )
+
+
+def runner_view(hub: Hub, principal: Principal, live: LiveRunner) -> RunnerView:
+    """A runner: what it said, what the hub knows, and what is left on it."""
+    now_ms = hub.now_ms()
+    settings = hub.dispatch.settings
+    room = live.headroom(settings)
+    claim, offer = live.claim, live.offer
+    facts = claim.facts if claim is not None else None
+    held = [
+        HeldJob(
+            job=placed.job,
+            run=attempt.job.run.id if attempt is not None and seen else None,
+            name=attempt.job.name if attempt is not None and seen else None,
+            state="ending" if attempt is None else "running" if attempt.confirmed else "assigned",
+            memory_mib=placed.memory_mib,
+            cpus=placed.cpus,
+        )
+        for placed in live.placed.values()
+        for attempt in [live.attempts.get(placed.job)]
+        for seen in [attempt is not None and reaches(principal.scope, attempt.job.run.project)]
+    ]
+    return RunnerView(
+        name=live.name,
+        state=live.state,
+        state_reason=live.state_reason,
+        waiting=live.open_claim is not None,
+        heard_at=live.heard_ms,
+        heard_s_ago=None if live.heard_ms is None else max(0, now_ms - live.heard_ms) / 1000,
+        silent=is_silent(live.model, now_ms, settings),
+        scope=Scope(owner=live.owner, project=live.project),
+        labels=sorted(live.labels if offer is None else offer.labels),
+        arch=offer.arch if offer is not None else None,
+        tiers=list(offer.tiers) if offer is not None else [],
+        images=sorted(offer.images) if offer is not None else [],
+        fetches_images=offer is not None and offer.fetches_images,
+        max_jobs=offer.max_jobs if offer is not None else None,
+        free_slots=room.free_slots if offer is not None else None,
+        cpus=offer.cpus if offer is not None else None,
+        free_cpus=room.free_cpus,
+        memory_mib=offer.memory_mib if offer is not None else None,
+        memory_used_mib=offer.memory_used_mib if offer is not None else None,
+        memory_committed_mib=room.committed_mib,
+        free_memory_mib=room.free_memory_mib,
+        reserve_mib=offer.reserve_mib if offer is not None else None,
+        free_disk_mib=room.free_disk_mib,
+        speed=offer.speed if offer is not None else None,
+        speed_class=offer.speed_class if offer is not None else None,
+        load1=offer.load1 if offer is not None else None,
+        kernel=facts.kernel if facts is not None else None,
+        os=facts.os if facts is not None else None,
+        cpu=facts.cpu if facts is not None else None,
+        jobs=held,
+        awaited_by=sorted(
+            job.id for job in live.awaited_by.values() if reaches(principal.scope, job.demand.project)
+        ),
+        broken_promises=live.broken_promises,
+        instances=[address for address, _ in live.addresses.values()] if principal.everywhere else [],
+    )
