@@ -65,7 +65,7 @@ _INSERT_JOBS = """
     INSERT INTO jobs (run_id, position, project, name, status, spec, needs, priority, attempt, losses,
                       placed, queued_ms, created_ms, log_bytes)
     SELECT :run, position, :project, name, status, spec, needs, :priority, 0, 0, '',
-           CASE WHEN status = 'queued' THEN :created_ms ELSE NULL END, :created_ms, 0
+           CASE WHEN status = 'queued' THEN CAST(:created_ms AS bigint) END, :created_ms, 0
     FROM INPUT
     ORDER BY position
     RETURNING id, position
@@ -81,6 +81,8 @@ _RUN = f"""
 """  # noqa: S608 - names of our own fields
 
 _JOBS = f"SELECT {columns(JobRow, 'jobs')} FROM jobs"  # noqa: S608 - names of our own fields
+
+_JOBS_BY_ID = f"{_JOBS} JOIN INPUT ON input.job = jobs.id ORDER BY jobs.id"
 
 _ATTEMPTS = f"""
     SELECT {columns(AttemptRow, "attempts")} FROM INPUT JOIN attempts ON attempts.job_id = input.job
@@ -181,6 +183,16 @@ async def jobs_of(conn: AsyncConnection, run_id: int) -> list[JobRow]:
     """The jobs of a run, in the pipeline's order."""
     query = f"{_JOBS} WHERE jobs.run_id = :run ORDER BY jobs.position"
     return [read(JobRow, row) for row in await conn.execute(text(query), {"run": run_id})]
+
+
+async def jobs_by_id(conn: AsyncConnection, job_ids: Collection[int]) -> list[JobRow]:
+    """These jobs, by id; those that are not there are left out."""
+    found: list[JobRow] = []
+    ids = sorted(job_ids)
+    for start in range(0, len(ids), MAX_ROWS):
+        asked = [{"job": job_id} for job_id in ids[start : start + MAX_ROWS]]
+        found += [read(JobRow, row) for row in await each(conn, _JOBS_BY_ID, "job bigint", asked)]
+    return found
 
 
 async def job(conn: AsyncConnection, job_id: int) -> JobRow | None:

@@ -35,7 +35,7 @@ _UNBLOCK = """
     UPDATE jobs
     SET status = input.status, waiting = NULL, held_since_ms = NULL, held_for = NULL,
         queued_ms = CASE WHEN input.status = 'queued' THEN :now_ms ELSE jobs.queued_ms END,
-        finished_ms = CASE WHEN input.status = 'queued' THEN NULL ELSE :now_ms END
+        finished_ms = CASE WHEN input.status = 'skipped' THEN CAST(:now_ms AS bigint) END
     FROM INPUT
     WHERE jobs.id = input.job AND jobs.status = 'blocked'
 """

@@ -1,0 +1,1 @@
+"""One suite, every database: each test runs on a SQLite file and on PostgreSQL."""
