@@ -82,7 +82,7 @@ def nowhere(serving: Sequence[Verdict], visible: Collection[str] | None) -> str:
     lasting = [lack for lack in nearest.lacks if lack.lasting]
     if len(serving) == 1 and len(lasting) == 1:
         return f"{number}, it {_phrase(lasting[0], nearest.runner.name, visible)}"
-    if (shared := _shared(serving)) is not None:
+    if (shared := _shared(serving, visible)) is not None:
         return f"{number}, all {said_of_many(shared)}"
     name = _name(nearest.runner.name, visible, "one")
     phrases = [_phrase(lack, nearest.runner.name, visible).partition(";")[0] for lack in lasting]
@@ -90,13 +90,16 @@ def nowhere(serving: Sequence[Verdict], visible: Collection[str] | None) -> str:
     return f"{number}; nearest is {name}, which {' and '.join(phrases)}: {changes}"
 
 
-def _shared(serving: Sequence[Verdict]) -> str | None:
+def _shared(serving: Sequence[Verdict], visible: Collection[str] | None) -> str | None:
     """The first lasting lack that all of several runners have in the same words; None: there is none."""
     if len(serving) < 2:
         return None
-    texts = [{lack.text for lack in verdict.lacks if lack.lasting} for verdict in serving]
-    everywhere = set.intersection(*texts)
-    return next((lack.text for lack in serving[0].lacks if lack.text in everywhere), None)
+    said = [
+        [_phrase(lack, verdict.runner.name, visible) for lack in verdict.lacks if lack.lasting]
+        for verdict in serving
+    ]
+    everywhere = set(said[0]).intersection(*said[1:])
+    return next((text for text in said[0] if text in everywhere), None)
 
 
 def _why_better(awaited: Verdict, serving: Sequence[Verdict], judgement: Judgement) -> str:
