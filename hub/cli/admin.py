@@ -6,17 +6,16 @@ pays for its database and web framework.
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, NoReturn
 
 from hub.cli.errors import CliError, Usage
+from hub.cli.words import Option
 
 _SETTINGS = """
 Settings, from the environment:
 
-\b
   SHUNTER_DATA         the data folder                          (./shunter-data)
   SHUNTER_URL          as clients reach it, for links           (the listen address)
   SHUNTER_DATABASE     a SQLAlchemy URL                         (SQLite in the data folder)
@@ -33,17 +32,17 @@ The first start writes an admin token to DIR/admin-token and says so.
 
 def hub(
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The data folder [./shunter-data].")
+        Path | None, Option("--data", metavar="DIR", help="The data folder [./shunter-data].")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve [127.0.0.1:8417].")
+        str | None, Option("--listen", metavar="HOST:PORT", help="Where to serve [127.0.0.1:8417].")
     ] = None,
     database: Annotated[
         str | None,
-        typer.Option("--database", metavar="URL", help="A SQLAlchemy URL [SQLite in the data folder]."),
+        Option("--database", metavar="URL", help="A SQLAlchemy URL [SQLite in the data folder]."),
     ] = None,
     blobs: Annotated[
-        str | None, typer.Option("--blobs", metavar="PLACE", help="A folder or s3://… [the data folder].")
+        str | None, Option("--blobs", metavar="PLACE", help="A folder or s3://… [the data folder].")
     ] = None,
 ) -> None:
     """Serve: the API, the pages and the queue."""
@@ -66,6 +65,12 @@ def hub(
 hub.__doc__ = f"{hub.__doc__}\n{_SETTINGS}"
 
 
-def runner(ctx: typer.Context) -> None:
-    """Run jobs on this machine."""
-    os.execv(sys.executable, [sys.executable, "-m", "runner", *ctx.args])  # noqa: S606 - this very Python
+def runner() -> None:
+    """Run jobs on this machine; `shunter runner --help` tells its options."""
+    run_runner([])
+
+
+def run_runner(words: Sequence[str]) -> NoReturn:
+    """Become `python -m runner WORDS`: every word is the runner's own, --help too."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "runner", *words])  # noqa: S606 - this very Python

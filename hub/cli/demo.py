@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hub.cli.errors import CliError, Unreachable
+from hub.cli.words import Option
 
 if TYPE_CHECKING:
     from hub.cli.client import Client
@@ -33,9 +32,9 @@ LOOK_S = 0.2  # between two looks
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Stay until Ctrl-C, to look around.")] = True,
+    keep: Annotated[bool, Option("--keep", help="Stay until Ctrl-C, to look around.")] = True,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Keep its files here [a temporary folder].")
+        Path | None, Option("--data", metavar="DIR", help="Keep its files here [a temporary folder].")
     ] = None,
 ) -> None:
     """See it work on this machine, without root.

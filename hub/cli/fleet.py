@@ -4,14 +4,12 @@ import os
 import sys
 from typing import Annotated
 
-import typer
-
 from hub.cli import login as logins
 from hub.cli.errors import Usage
-from hub.cli.session import Session, asking, now_ms, show
+from hub.cli.session import Session, now_ms, show
+from hub.cli.words import Argument
 
 
-@asking
 def fleet(session: Session) -> None:
     """Each runner's headroom, and what the queue lacks."""
     from hub.cli.show_fleet import fleet_lines
@@ -20,7 +18,6 @@ def fleet(session: Session) -> None:
     show(session, found, lambda: fleet_lines(found, session.paint))
 
 
-@asking
 def queue(session: Session) -> None:
     """What waits, in queue order, and why."""
     from hub.cli.show_fleet import queue_lines
@@ -29,10 +26,9 @@ def queue(session: Session) -> None:
     show(session, found, lambda: queue_lines(found, session.paint, now_ms()))
 
 
-@asking
 def login(
     session: Session,
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The hub.")] = None,
+    url: Annotated[str | None, Argument(metavar="URL", help="The hub [as everywhere].")] = None,
 ) -> None:
     """Store a hub's address and token.
 
@@ -51,10 +47,9 @@ def login(
     show(session, me, lambda: [words, f"stored in {file}"])
 
 
-@asking
 def logout(
     session: Session,
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The hub.")] = None,
+    url: Annotated[str | None, Argument(metavar="URL", help="The hub [as everywhere].")] = None,
 ) -> None:
     """Forget a hub's token on this machine.
 

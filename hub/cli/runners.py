@@ -2,44 +2,33 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from hub.cli.errors import Usage
-from hub.cli.session import Session, asking, print_json, show
-
-app = typer.Typer(help="Runners: list, add, drain, resume, remove.", invoke_without_command=True)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The runner's name.")]
-OwnerOption = Annotated[
-    str | None, typer.Option("--owner", metavar="OWNER", help="Only this owner's projects.")
-]
-ProjectOption = Annotated[
-    str | None, typer.Option("--project", metavar="OWNER/NAME", help="Only this project.")
-]
+from hub.cli.session import Session, print_json, show
+from hub.cli.words import Argument, Group, Option
 
 
-@app.callback()
-@asking
-def runners(session: Session) -> None:
-    """Runners: list (the default), add, drain, resume, remove."""
-    if session.subcommand is None:
-        _list(session)
-
-
-@app.command("list")
-@asking
 def listing(session: Session) -> None:
     """List runners: state, when heard, room, labels."""
-    _list(session)
+    from hub.cli.show_fleet import runners_lines
+
+    found = session.client().get("/runners").json()
+    show(session, found, lambda: runners_lines(found.get("runners") or [], session.paint))
+
+
+app = Group("runners", "Runners: list (the default), add, drain, resume, remove.", listing)
+app.add("list", listing)
+
+Name = Annotated[str, Argument(metavar="NAME", help="The runner's name.")]
+OwnerOption = Annotated[str | None, Option("--owner", metavar="OWNER", help="Only this owner's projects.")]
+ProjectOption = Annotated[str | None, Option("--project", metavar="OWNER/NAME", help="Only this project.")]
 
 
 @app.command("add")
-@asking
 def add(
     session: Session,
     name: Name,
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", help="A label it has; may be repeated.")
+        list[str] | None, Option("--label", "-l", help="A label it has; may be repeated.")
     ] = None,
     owner: OwnerOption = None,
     project: ProjectOption = None,
@@ -56,21 +45,18 @@ def add(
 
 
 @app.command("drain")
-@asking
 def drain(session: Session, name: Name) -> None:
     """Let a runner finish what it has, and offer it nothing more."""
     _change(session, name, "draining", f"runner {name} finishes what it has and is offered nothing more")
 
 
 @app.command("resume")
-@asking
 def resume(session: Session, name: Name) -> None:
     """Offer a runner jobs again, after a drain or a quarantine."""
     _change(session, name, "active", f"runner {name} is offered jobs again")
 
 
 @app.command("rm")
-@asking
 def remove(session: Session, name: Name) -> None:
     """Remove a runner; its token is void at once, and what it runs is queued again."""
     from hub.cli.client import segment
@@ -84,13 +70,6 @@ def scope(owner: str | None, project: str | None) -> dict[str, str]:
     if owner and project:
         raise Usage("--owner and --project exclude each other")
     return {"project": project} if project else {"owner": owner} if owner else {}
-
-
-def _list(session: Session) -> None:
-    from hub.cli.show_fleet import runners_lines
-
-    found = session.client().get("/runners").json()
-    show(session, found, lambda: runners_lines(found.get("runners") or [], session.paint))
 
 
 def _change(session: Session, name: str, state: str, words: str) -> None:

@@ -3,46 +3,38 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hub.cli.errors import Usage
-from hub.cli.session import Session, asking, now_ms, print_json, show, telling
+from hub.cli.session import Session, now_ms, print_json, show, telling
+from hub.cli.words import Argument, Group, Option
 
 if TYPE_CHECKING:
     from hub.cli.client import Client
 
-app = typer.Typer(help="Runs: submit, look at, follow, cancel and retry.", no_args_is_help=True)
+app = Group("run", "Runs: submit, look at, follow, cancel and retry.")
 
-Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The run's number.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+Number = Annotated[int, Argument(metavar="N", low=1, help="The run's number.")]
+File = Annotated[Path, Argument(metavar="FILE", help="The pipeline file.")]
 ProjectOption = Annotated[
     str | None,
-    typer.Option("--project", metavar="OWNER/NAME", help="Default: from the git remote, else local/FOLDER."),
+    Option("--project", metavar="OWNER/NAME", help="Default: from the git remote, else local/FOLDER."),
 ]
 
 
-@app.callback()
-@asking
-def _group(session: Session) -> None:
-    pass
-
-
 @app.command("submit")
-@asking
 def submit(
     session: Session,
     file: File,
     project: ProjectOption = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Sent along. Default: the file's checkout.")
+        Path | None, Option("--folder", help="Sent along. Default: the file's checkout.")
     ] = None,
-    git: Annotated[str | None, typer.Option("--git", metavar="URL", help="Clone this instead.")] = None,
-    commit: Annotated[str | None, typer.Option("--commit", metavar="SHA", help="The commit.")] = None,
-    no_workspace: Annotated[bool, typer.Option("--no-workspace", help="Send no files.")] = False,
-    title: Annotated[str | None, typer.Option("--title", help="What people see.")] = None,
-    ref: Annotated[str | None, typer.Option("--ref", help="Branch or tag, for people.")] = None,
-    priority: Annotated[int, typer.Option("--priority", min=-100, max=100, help="Higher goes first.")] = 0,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it; exit with its result.")] = False,
+    git: Annotated[str | None, Option("--git", metavar="URL", help="Clone this instead.")] = None,
+    commit: Annotated[str | None, Option("--commit", metavar="SHA", help="The commit.")] = None,
+    no_workspace: Annotated[bool, Option("--no-workspace", help="Send no files.")] = False,
+    title: Annotated[str | None, Option("--title", help="What people see.")] = None,
+    ref: Annotated[str | None, Option("--ref", help="Branch or tag, for people.")] = None,
+    priority: Annotated[int, Option("--priority", low=-100, high=100, help="Higher goes first.")] = 0,
+    watch: Annotated[bool, Option("--watch", "-w", help="Follow it; exit with its result.")] = False,
 ) -> None:
     """Submit a pipeline file, with the folder it is in."""
     from hub.cli import submit as sending
@@ -74,15 +66,12 @@ def submit(
 
 
 @app.command("list")
-@asking
 def listing(
     session: Session,
-    project: Annotated[str | None, typer.Option("--project", metavar="OWNER/NAME")] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", help="queued, running, succeeded, failed, …")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many at most.")] = 20,
-    before: Annotated[int | None, typer.Option("--before", metavar="N", help="Older than run N.")] = None,
+    project: Annotated[str | None, Option("--project", metavar="OWNER/NAME")] = None,
+    status: Annotated[str | None, Option("--status", help="queued, running, succeeded, failed, …")] = None,
+    limit: Annotated[int, Option("--limit", low=1, high=500, help="How many at most.")] = 20,
+    before: Annotated[int | None, Option("--before", metavar="N", help="Older than run N.")] = None,
 ) -> None:
     """List runs, newest first."""
     from hub.cli.show import runs_lines
@@ -93,12 +82,11 @@ def listing(
 
 
 @app.command("view")
-@asking
 def view(
     session: Session,
     number: Number,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every runner that was looked at, and what it lacks.")
+        bool, Option("--verbose", "-v", help="Every runner that was looked at, and what it lacks.")
     ] = False,
 ) -> None:
     """Show a run: each job, where it runs and why, or why it waits."""
@@ -118,22 +106,18 @@ def view(
 
 
 @app.command("watch")
-@asking
 def watch(session: Session, number: Number) -> None:
     """Follow a run to its end; exits 1 if it did not succeed."""
     _watch(session, session.client(), number)
 
 
 @app.command("logs")
-@asking
 def logs(
     session: Session,
     number: Number,
-    job: Annotated[
-        str | None, typer.Option("--job", "-j", metavar="NAME", help="One job. Default: all.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the end.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The bytes as they are; not on a terminal.")] = False,
+    job: Annotated[str | None, Option("--job", "-j", metavar="NAME", help="One job. Default: all.")] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on until the end.")] = False,
+    raw: Annotated[bool, Option("--raw", help="The bytes as they are; not on a terminal.")] = False,
 ) -> None:
     """Print what the jobs of a run printed."""
     from hub.cli.logs import print_logs
@@ -142,7 +126,6 @@ def logs(
 
 
 @app.command("cancel")
-@asking
 def cancel(session: Session, number: Number) -> None:
     """Cancel a run: what waits ends now, what runs is told to stop."""
     reply = session.client().ask("POST", f"/runs/{number}/cancel", repeat=True)
@@ -150,11 +133,10 @@ def cancel(session: Session, number: Number) -> None:
 
 
 @app.command("retry")
-@asking
 def retry(
     session: Session,
     number: Number,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it; exit with its result.")] = False,
+    watch: Annotated[bool, Option("--watch", "-w", help="Follow it; exit with its result.")] = False,
 ) -> None:
     """Run a run again, as a new one."""
     client = session.client()
@@ -167,12 +149,11 @@ def retry(
         _watch(session, client, int(made["id"]))
 
 
-@asking
 def preview(
     session: Session,
     file: File,
     project: ProjectOption = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All lacks, with remedies.")] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="All lacks, with remedies.")] = False,
 ) -> None:
     """Where would its jobs go now, and why not elsewhere?
 
@@ -191,4 +172,4 @@ def _watch(session: Session, client: "Client", number: int) -> None:
 
     watching = Watch(session.paint, as_json=session.as_json)
     if not follow(client, number, watching):
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -3,36 +3,28 @@
 import re
 from typing import Annotated, Literal
 
-import typer
-
 from hub.cli.errors import Usage
 from hub.cli.runners import OwnerOption, ProjectOption, scope
-from hub.cli.session import Session, asking, now_ms, print_json, show
+from hub.cli.session import Session, now_ms, print_json, show
+from hub.cli.words import Argument, Group, Option
 
-app = typer.Typer(help="API tokens: add, list, remove.", no_args_is_help=True)
+app = Group("token", "API tokens: add, list, remove.")
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-@app.callback()
-@asking
-def _group(session: Session) -> None:
-    pass
-
-
 @app.command("add")
-@asking
 def add(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    name: Annotated[str, Argument(metavar="NAME", help="What it is for.")],
     kind: Annotated[
         Literal["read", "submit", "images", "admin"],
-        typer.Option("--kind", "-k", help="submit may read; images may read and push images; admin may all."),
+        Option("--kind", "-k", help="submit may read; images may read and push images; admin may all."),
     ] = "submit",
     owner: OwnerOption = None,
     project: ProjectOption = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="Such as 12h, 30d, 8w. Default: never.")
+        str | None, Option("--expires", metavar="TIME", help="Such as 12h, 30d, 8w. Default: never.")
     ] = None,
 ) -> None:
     """Make a token; it is shown once."""
@@ -47,7 +39,6 @@ def add(
 
 
 @app.command("list")
-@asking
 def listing(session: Session) -> None:
     """List tokens, without their secrets."""
     from hub.cli.show_fleet import tokens_lines
@@ -57,8 +48,9 @@ def listing(session: Session) -> None:
 
 
 @app.command("rm")
-@asking
-def remove(session: Session, number: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> None:
+def remove(
+    session: Session, number: Annotated[int, Argument(metavar="ID", help="Its number in the list.", low=1)]
+) -> None:
     """Remove a token; it is void at once."""
     reply = session.client().ask("DELETE", f"/tokens/{number}")
     show(session, reply.json() if reply.body else {}, lambda: [f"token {number} is void"])

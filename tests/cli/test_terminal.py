@@ -11,10 +11,9 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 BAD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 # Random text seldom makes an escape sequence: build from pieces of them, and of what breaks them.
-PIECES = st.sampled_from(
-    list("\x1b[]m;:8?P^\\\x9b\x9d\x9c\x07\r\n\t\x00\u202e\ud800 aé")
-    + "31 38;5;1 \x1b[0m \x1b[1;31m \x1b]0;t\x07 \x1b(B".split(" ")
-)
+CHARACTERS = list("\x1b[]m;:8?P^\\\x9b\x9d\x9c\x07\r\n\t\x00\u202e\ud800 aé")
+SEQUENCES = ["31", "38;5;1", "\x1b[0m", "\x1b[1;31m", "\x1b]0;t\x07", "\x1b(B"]
+PIECES = st.sampled_from([*CHARACTERS, *SEQUENCES])
 TEXTS = st.one_of(st.lists(PIECES, max_size=30).map("".join), st.text(st.characters(), max_size=60))
 
 
