@@ -63,6 +63,7 @@ async def start(config: Config, clock: Clock | None = None) -> Hub:
         spool=spool,
     )
     dispatch.on_lapsed = lambda attempt, how: attempts.lapsed(hub, attempt, how)
+    dispatch.on_unsure = lambda job_id: ready.reload(hub, job_id)
     await tokens.load(hub)
     await runners.load(hub)
     await ready.start_up(hub)

@@ -5,6 +5,7 @@ routes. Nothing here sleeps for a timer: `Hub.tick` moves the clock and carries 
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -62,7 +63,11 @@ class Machine(Api):
     def __init__(self, client: httpx.AsyncClient, token: str, name: str, **offer: Any) -> None:
         super().__init__(client, token)
         self.name = name
-        self.offer: dict[str, Any] = {"tiers": ["process"], "instance": f"instance-{name}", **offer}
+        self.offer: dict[str, Any] = {
+            "tiers": ["process", "namespace"],
+            "instance": f"instance-{name}",
+            **offer,
+        }
 
     async def claim(self, wait_s: float = 0, **more: Any) -> dict[str, Any] | None:
         """One claim: the assignment, or None."""
@@ -148,13 +153,12 @@ class Running:
 
 def pipeline(**jobs: dict[str, Any]) -> str:
     """A pipeline file (JSON is YAML) whose jobs run `true` unless they say otherwise."""
-    import json
-
     filled = {name.replace("_", "-"): {"steps": ["true"], **spec} for name, spec in jobs.items()}
     sandboxes: dict[str, Any] = {}
     for name, spec in filled.items():
         sandbox = {key: spec.pop(key) for key in ("image", "arch", "memory", "cpus", "disk") if key in spec}
-        sandboxes[name] = {"tier": "process", **sandbox}
+        tier = "namespace" if "image" in sandbox else "process"
+        sandboxes[name] = {"tier": tier, **sandbox}
         spec["sandbox"] = name
     return json.dumps({"version": 1, "sandboxes": sandboxes, "jobs": filled})
 

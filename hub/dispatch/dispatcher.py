@@ -39,6 +39,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+ASK_AGAIN_MS = 5000  # after a store that did not answer
+
+
+async def _nobody(job_id: int) -> None:
+    """Until the service says who knows."""
+
 
 class Dispatcher:
     """All that is live. One event loop; no await between reading and deciding."""
@@ -68,6 +74,7 @@ class Dispatcher:
         self.rescued_by_sweep = 0
         self.closing = False
         self.on_lapsed: Callable[[LiveAttempt, How], Coroutine[Any, Any, None]] | None = None
+        self.on_unsure: Callable[[int], Coroutine[Any, Any, None]] = _nobody
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- jobs -----------------------------------------------------------------------------------
@@ -304,11 +311,11 @@ class Dispatcher:
             written = await attempt_store.claim(self.writer, row)
         except Exception as error:
             log.exception("job %d could not be given to %s", attempt.job.id, attempt.runner)
-            self._never_was(attempt, queue=True)
+            self._never_was(attempt)
             claim.fail(error)
             return
-        if not written:  # canceled in the meantime; whoever did it tells us too
-            self._never_was(attempt, queue=False)
+        if not written:  # canceled in the meantime
+            self._never_was(attempt)
             self._again(claim)
             return
         attempt.job.attempt = attempt.number
@@ -317,14 +324,26 @@ class Dispatcher:
         self.time_attempt(attempt)
         self._tell(attempt.job)
 
-    def _never_was(self, attempt: LiveAttempt, *, queue: bool) -> None:
+    def _never_was(self, attempt: LiveAttempt) -> None:
+        """Its write failed, or seemed to: take it off the books, and let the store say what is true."""
         self._forget(attempt)
         runner = self.fleet.live.get(attempt.runner)
         if runner is not None:
             runner.forget(attempt.job.id)
             self._changed(runner)
-        if queue and attempt.job.id in self.jobs:
-            self._enqueue(attempt.job)
+        self.unsure(attempt.job.id)
+
+    def unsure(self, job_id: int) -> None:
+        """Ask the store where a job stands, again and again until it answers."""
+
+        async def ask() -> None:
+            try:
+                await self.on_unsure(job_id)
+            except Exception:
+                log.exception("the store does not say where job %d stands", job_id)
+                self.timers.at(self.now_ms() + ASK_AGAIN_MS, lambda _: self.unsure(job_id))
+
+        self.spawn(ask())
 
     def _again(self, claim: OpenClaim) -> None:
         """The job it was given is gone: let the claim choose once more."""

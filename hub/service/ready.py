@@ -152,6 +152,25 @@ async def start_up(hub: Hub) -> None:
         await follow(hub, changes)
 
 
+async def reload(hub: Hub, job_id: int) -> None:
+    """Put an unfinished job where the store says that it stands; what is on the books stays."""
+    async with hub.store.read() as conn:
+        row = await run_store.job(conn, job_id)
+        attempts = (await run_store.attempts_of(conn, [job_id])).get(job_id, [])
+    job = hub.dispatch.jobs.get(job_id)
+    if job is None or job_id in hub.dispatch.queue or job_id in hub.dispatch.attempts:
+        return
+    if row is None or row.status in FINAL:
+        hub.dispatch.jobs.pop(job_id, None)
+        return
+    job.attempt, job.losses, job.held_since_ms = row.attempt, row.losses, row.held_since_ms
+    if row.status == "queued":
+        hub.dispatch.ready(job)
+    for attempt in attempts:
+        if attempt.ended_ms is None:
+            _take_over(hub, attempt, hub.now_ms())
+
+
 def _take_over(hub: Hub, row: AttemptRow, now_ms: int) -> None:
     job = hub.dispatch.jobs.get(row.job_id)
     if job is None:

@@ -13,14 +13,13 @@ from hub.store import jobs as job_store
 from hub.store import runs as store
 from hub.store import workspaces as workspace_store
 from hub.store.rows import JobRow, RunRow
-from hub.wire.claim import ImageRef, Workspace
+from hub.wire.claim import Workspace
 from hub.wire.pipeline import PipelineError, parse
 from hub.wire.problem import Fault
 from hub.wire.runs import FINAL, RunList, RunView, Submit, Submitted, WorkspaceRef
 from hub.wire.spec import JobSpec, Pipeline
 
 MAX_PAGE = 200  # runs in one answer
-CAS = "cas://blake3/"
 
 
 async def submit(hub: Hub, principal: Principal, message: Submit) -> Submitted:
@@ -77,21 +76,21 @@ async def _store(hub: Hub, run: store.NewRun, specs: list[JobSpec]) -> Submitted
 
 
 async def read_pipeline(text: str) -> Pipeline:
-    """The pipeline, each of its images named by a hash. Raises Unprocessable with every fault."""
+    """The pipeline, each of its images known by a hash. Raises Unprocessable with every fault."""
     try:
         pipeline = await asyncio.to_thread(parse, text)  # a megabyte of YAML takes a while
     except PipelineError as error:
         raise Unprocessable("mend the pipeline file and submit it again", faults=error.faults) from None
     faults: list[Fault] = []
-    jobs = [_with_hashes(spec, faults) for spec in pipeline.jobs]
-    for spec in jobs:
+    for spec in pipeline.jobs:
+        faults += _unknown_images(spec)
         if spec.concurrency is not None:
             faults.append(_unknown_yet(spec.name, "concurrency", "limits groups of jobs"))
         if spec.keep not in (None, "never"):
             faults.append(_unknown_yet(spec.name, "keep", "keeps sandboxes"))
     if faults:
         raise Unprocessable("mend the pipeline file and submit it again", faults=faults)
-    return Pipeline(jobs=jobs)
+    return pipeline
 
 
 def _unknown_yet(job: str, key: str, what: str) -> Fault:
@@ -100,22 +99,16 @@ def _unknown_yet(job: str, key: str, what: str) -> Fault:
     )
 
 
-def _with_hashes(spec: JobSpec, faults: list[Fault]) -> JobSpec:
-    """`spec` with the hash of each image, so that the run means the same for ever."""
-    hashes: dict[str, str] = {}
-    for image in spec.images:
-        written = image.name or image.hash
-        digest = written.removeprefix(CAS)
-        if not written.startswith(CAS) or len(digest) != 64:
-            text = f"no image is named {written}: write {CAS}HASH, or none and the tier process"
-            faults.append(Fault(path=f"jobs.{spec.name}", text=text))
-        hashes[written] = digest
-    images = [ImageRef(name=image.name, hash=hashes[image.name or image.hash]) for image in spec.images]
-    steps = [
-        step.model_copy(update={"image": hashes[step.image]}) if step.image in hashes else step
-        for step in spec.steps
+def _unknown_images(spec: JobSpec) -> list[Fault]:
+    """A fault for each image that is named by a word: until images can be sent, none has one."""
+    return [
+        Fault(
+            path=f"jobs.{spec.name}",
+            text=f"no image is named {image.name}: write cas://blake3/HASH, or none and the tier process",
+        )
+        for image in spec.images
+        if not image.hash
     ]
-    return spec.model_copy(update={"images": images, "steps": steps})
 
 
 async def _workspace(hub: Hub, project: str, asked: WorkspaceRef | None) -> Workspace | None:
