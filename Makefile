@@ -18,7 +18,7 @@ demo: .venv/.hub ## a hub, three runners and two runs on this machine (KEEP=0: e
 
 test: .venv/.test ## all tests (ARGS="tests/wire -k matrix" for some; WORKERS=0: one after the other)
 	@.ci/packages
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup $(ARGS)
 
 browser: .venv/.test ## only the tests that drive the pages in Chromium
 	@.ci/packages
@@ -38,7 +38,7 @@ format: .venv/.test ## bring all files into form
 check: lint types test ## all that a change must pass
 
 bench: .venv/.test ## measure this machine (figures, no verdict)
-	@$(BIN)/pytest -q -s -p no:xdist -p no:randomly tests/bench $(ARGS)
+	@$(BIN)/pytest -q -s -p no:xdist tests/bench $(ARGS)
 
 wheel: .venv/.test ## build dist/shunter-*.whl
 	@$(BIN)/python -m build --wheel --no-isolation
