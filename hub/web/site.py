@@ -107,7 +107,19 @@ def _environment(templates: Path, version: str) -> Environment:
         auto_reload=False,
     )
     environment.globals.update(static=f"/static/{version}", FINAL=FINAL)
-    for name in ("iso", "full", "duration", "span", "age", "size", "mib", "seconds", "plural", "words"):
+    for name in (
+        "iso",
+        "full",
+        "duration",
+        "span",
+        "age",
+        "size",
+        "mib",
+        "seconds",
+        "plural",
+        "words",
+        "address",
+    ):
         environment.filters[name] = getattr(words, name)
     environment.filters["epoch_ms"] = words.epoch_ms
     return environment

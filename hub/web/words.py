@@ -7,6 +7,7 @@ templates, never as 0.
 
 import re
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 # What could forge the text around it on a page: controls and bidirectional overrides.
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -77,7 +78,7 @@ def age(moment: datetime, now_ms: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes: `12 B`, `1.2 KiB`, `340 MiB`: three figures at most before the unit steps up."""
+    """Bytes: `12 B`, `1.2 KiB`, `340 MiB`, in the unit that keeps it short."""
     if count < 1024:
         return f"{count} B"
     value = float(count)
@@ -103,6 +104,11 @@ def seconds(value: float) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 job`, `2 jobs`; `many` where an s does not do."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def address(text: str) -> str:
+    """`text` as a part of an address; slashes stay, as they part the names of a path."""
+    return quote(text, errors="replace")
 
 
 def words(status: str) -> str:

@@ -301,7 +301,9 @@ def runner(**changes: Any) -> RunnerView:
         "kernel": "6.1.0",
         "os": "Debian 12",
         "cpu": "AMD EPYC 7763",
-        "jobs": [HeldJob(job=171, run=42, name="test (python=3.12)", state="running", memory_mib=8192, cpus=2)],
+        "jobs": [
+            HeldJob(job=171, run=42, name="test (python=3.12)", state="running", memory_mib=8192, cpus=2)
+        ],
     }
     return RunnerView.model_validate(plain | changes)
 
@@ -367,9 +369,11 @@ LOG = (
     b"tests/test_parser.py \x1b[32m.\x1b[0m\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m\x1b[33ms\x1b[0m"
     b"                                      \x1b[31m[ 12%]\x1b[0m\n\n"
     b"    def test_keeps_comments():\n"
-    b">       \x1b[94massert\x1b[39;49;00m parse(\x1b[33m\"a # b\"\x1b[39;49;00m).comments == [\x1b[33m\"b\"\x1b[39;49;00m]\n"
+    b'>       \x1b[94massert\x1b[39;49;00m parse(\x1b[33m"a # b"\x1b[39;49;00m)'
+    b'.comments == [\x1b[33m"b"\x1b[39;49;00m]\n'
     b"\x1b[1m\x1b[31mE       assert [] == ['b']\x1b[0m\n"
     b"\x1b[1m\x1b[31mE         Right contains one more item: 'b'\x1b[0m\n"
-    b"\x1b[7m inverse \x1b[0m \x1b[30;42m PASS \x1b[0m \x1b[97;41m FAIL \x1b[0m \x1b[2mdim\x1b[0m \x1b[4;9mboth\x1b[0m\n"
+    b"\x1b[7m inverse \x1b[0m \x1b[30;42m PASS \x1b[0m \x1b[97;41m FAIL \x1b[0m"
+    b" \x1b[2mdim\x1b[0m \x1b[4;9mboth\x1b[0m\n"
     b"<script>alert(1)</script> &amp; \xe2\x80\xaereversed\n"
 )
