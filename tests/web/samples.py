@@ -377,3 +377,12 @@ LOG = (
     b" \x1b[2mdim\x1b[0m \x1b[4;9mboth\x1b[0m\n"
     b"<script>alert(1)</script> &amp; \xe2\x80\xaereversed\n"
 )
+
+# What lines are made of, to try two renderers on: text, whole escapes and parts of them.
+FRAGMENTS_OF_LINES = [
+    "a", "é", "𝄞", "<b>", "\t", "\r", "\x07", "\x00", "\x9b31m", "\x1b", "\x1b[", "\x1b[3", "\x1b[31m",
+    "\x1b[m", "\x1b[1;4;97;104m", "\x1b[38;5;196m", "\x1b[38;2;1;2;3m", "\x1b[48:2::255:0:0m", "\x1b[4:0m",
+    "\x1b[38;5m", "\x1b[2K", "\x1b[?25l", "\x1b]8;;http://x\x1b\\", "\x1b]0;title\x07", "\x1bP", "\x1b(B",
+    "\u202e", "\u2066", "\x1b[999999m", "\x1b[>4m", "\x1b[22;39m", "\x1b[7m", "\x1b[0;1", ";31m",
+    "\x1b\x1b[32m",
+]  # fmt: skip

@@ -8,15 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.web.ansi import MAX_LINE, PLAIN, Pen, Piece, draw
+from tests.web.samples import FRAGMENTS_OF_LINES
 
 CLASSES = re.compile(r"(?:cut|(?:[bdiusv]|[fk](?:[0-9]|1[0-5]))(?: (?:[bdiusv]|[fk](?:[0-9]|1[0-5])))*)?")
-FRAGMENTS = st.sampled_from(
-    ["a", "é", "𝄞", "<b>", "\t", "\r", "\x07", "\x00", "\x9b31m", "\x1b", "\x1b[", "\x1b[3", "\x1b[31m",
-     "\x1b[m", "\x1b[1;4;97;104m", "\x1b[38;5;196m", "\x1b[38;2;1;2;3m", "\x1b[48:2::255:0:0m", "\x1b[4:0m",
-     "\x1b[38;5m", "\x1b[2K", "\x1b[?25l", "\x1b]8;;http://x\x1b\\", "\x1b]0;title\x07", "\x1bP", "\x1b(B",
-     "\u202e", "\u2066", "\x1b[999999m", "\x1b[>4m", "\x1b[22;39m", "\x1b[7m", "\x1b[0;1", ";31m",
-     "\x1b\x1b[32m"]
-)  # fmt: skip
+FRAGMENTS = st.sampled_from(FRAGMENTS_OF_LINES)
 LINES = st.lists(st.one_of(FRAGMENTS, st.text(max_size=5)), max_size=20).map(
     lambda parts: "".join(parts).replace("\n", "")
 )
