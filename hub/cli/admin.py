@@ -6,9 +6,9 @@ pays for its database and web framework.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from hub.cli.errors import CliError, Usage
 from hub.cli.words import Option
@@ -46,20 +46,24 @@ def hub(
     ] = None,
 ) -> None:
     """Serve: the API, the pages and the queue."""
+    serve, from_env = _load()
+    try:
+        config = from_env(os.environ, data=data, listen=listen, database=database, blobs=blobs)
+    except ValueError as error:
+        raise Usage(str(error)) from None
+    serve(config)
+
+
+def _load() -> tuple[Callable[[Any], None], Callable[..., Any]]:
+    """The server's `serve` and `Config.from_env`. Raises CliError where its libraries are missing."""
     try:
         from hub.app import serve
         from hub.config import Config
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("hub", "runner"):
             raise  # a broken installation, whose trace says more than any words
-        raise CliError(
-            f"{error.name} is missing: a hub needs the extra, pip install 'shunter[hub]'"
-        ) from None
-    try:
-        config = Config.from_env(os.environ, data=data, listen=listen, database=database, blobs=blobs)
-    except ValueError as error:
-        raise Usage(str(error)) from None
-    serve(config)
+        raise CliError(f"{error.name} is missing: a hub needs pip install 'shunter[hub]'") from None
+    return serve, Config.from_env
 
 
 hub.__doc__ = f"{hub.__doc__}\n{_SETTINGS}"

@@ -140,17 +140,15 @@ def _pip(*words: str) -> bool:
 
 
 def _own_checkout(folder: Path) -> Path:
-    """A copy of the placement rules and their tests, with what pytest needs to find them."""
+    """A copy of this checkout's code and tests."""
     top = Path(__file__).resolve().parents[2]
     if not (top / "tests" / "placement").is_dir():
         raise CliError(
             "PyPI cannot be reached, and this is no checkout with tests of its own: try again later"
         )
     copy = folder / "source" / "shunter"
-    skip = shutil.ignore_patterns("__pycache__")
-    for name in ("hub/placement", "tests/placement"):
+    skip = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("hub", "tests"):
         shutil.copytree(top / name, copy / name, ignore=skip, dirs_exist_ok=True)
-    for name in ("hub/__init__.py", "tests/__init__.py", "tests/fleets.py", "pyproject.toml"):
-        if (top / name).is_file():
-            shutil.copy(top / name, copy / name)
+    shutil.copy(top / "pyproject.toml", copy)
     return copy

@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, BinaryIO, Self, cast
+from typing import IO, BinaryIO, Self, cast
 
+from hub.cli import ignore
 from hub.cli.errors import CliError, Usage
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 # The second day of 1980: zip files, and the wheels that builds make, know no earlier time in any zone.
 MTIME_S = 315_619_200
 LEVEL = 3  # zstd: 100 MB/s a thread; higher levels win 5 % and cost three times as much
 MAX_FILES = 500_000  # the largest public repositories have fewer; more is a folder given by mistake
 GIT_S = 120  # git lists a million files in a few seconds
+
+Rules = tuple[tuple[str, tuple[ignore.Rule, ...]], ...]  # of each folder above, the top's first
 
 _NAME_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -188,21 +188,19 @@ def git(folder: Path, *words: str) -> bytes | None:
 
 def _walk(folder: Path) -> Iterator[str]:
     """What git would keep of a folder that is no checkout, by its `.gitignore` files at every level."""
-    from pathspec import GitIgnoreSpec
-
-    pending: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [("", ())]
+    pending: list[tuple[str, Rules]] = [("", ())]
     while pending:
         inside, rules = pending.pop()
         here = folder / inside
-        ignore = here / ".gitignore"
-        if ignore.is_file() and not ignore.is_symlink():
-            text = ignore.read_text("utf-8", "surrogateescape")
-            rules = (*rules, (inside, GitIgnoreSpec.from_lines(text.splitlines())))
+        file = here / ".gitignore"
+        if file.is_file() and not file.is_symlink():
+            text = file.read_text("utf-8", "surrogateescape")
+            rules = (*rules, (inside, ignore.read(text.split("\n"))))
         with os.scandir(here) as entries:
             for entry in entries:
                 name = inside + entry.name
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if entry.name == ".git" or _ignored(name + "/" * is_folder, rules):
+                if entry.name == ".git" or _ignored(name, rules, is_folder=is_folder):
                     continue
                 if is_folder:
                     pending.append((name + "/", rules))
@@ -210,12 +208,12 @@ def _walk(folder: Path) -> Iterator[str]:
                     yield name
 
 
-def _ignored(name: str, rules: "tuple[tuple[str, GitIgnoreSpec], ...]") -> bool:
-    """The nearest file with a rule for `name` decides, as git reads them."""
-    for inside, spec in reversed(rules):
-        include = spec.check_file(name[len(inside) :]).include
-        if include is not None:
-            return bool(include)
+def _ignored(name: str, rules: Rules, *, is_folder: bool) -> bool:
+    """The nearest file with a rule for `name` decides."""
+    for inside, read in reversed(rules):
+        found = ignore.verdict(read, name[len(inside) :], is_folder=is_folder)
+        if found is not None:
+            return found
     return False
 
 

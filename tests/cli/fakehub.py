@@ -48,7 +48,10 @@ Script = Callable[[Call], Answer]
 
 @dataclass(slots=True)
 class FakeHub:
-    """Calls and their scripted answers; a list of answers is used up one by one, its last one for ever."""
+    """Calls and their scripted answers; a list of answers is used up one by one, its last one for ever.
+
+    A path that ends in `*` stands for all that begin so and have no script of their own.
+    """
 
     url: str = ""
     calls: list[Call] = field(default_factory=list)
@@ -61,7 +64,8 @@ class FakeHub:
         self.calls.append(call)
         if call.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "this token is not valid")
-        scripts = self._answers.get((call.method, call.path))
+        above = call.path.rpartition("/")[0] + "/*"
+        scripts = self._answers.get((call.method, call.path)) or self._answers.get((call.method, above))
         if not scripts:
             return problem(404, f"no answer is scripted for {call.method} {call.path}")
         return (scripts.pop(0) if len(scripts) > 1 else scripts[0])(call)
