@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import uvicorn
-from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -62,19 +61,23 @@ async def start(config: Config, clock: Clock | None = None) -> Hub:
         logs=Logs(config.data / "logs", config.log_mib * 2**20),
         spool=spool,
     )
-    dispatch.on_lapsed = lambda attempt, how: attempts.lapsed(hub, attempt, how)
+    dispatch.leases.on_lapsed = lambda attempt, how: attempts.lapsed(hub, attempt, how)
     dispatch.on_unsure = lambda job_id: ready.reload(hub, job_id)
-    await tokens.load(hub)
-    await runners.load(hub)
-    await ready.start_up(hub)
-    await dispatch.settled()
+    try:
+        await tokens.load(hub)
+        await runners.load(hub)
+        await ready.start_up(hub)
+        await dispatch.tasks.settled()
+    except BaseException:
+        await store.close()
+        raise
     return hub
 
 
 async def stop(hub: Hub) -> None:
     """Write what is still to be written, and close."""
     hub.dispatch.shut()
-    await hub.dispatch.settled()
+    await hub.dispatch.tasks.settled()
     with suppress(Exception):  # when a token was last used is no reason not to stop
         await tokens.save_uses(hub)
     await hub.store.close()
@@ -107,11 +110,10 @@ def build(config: Config, *, clock: Clock | None = None) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         hub = await start(config, clock)
         app.state.hub = hub
-        file = await tokens.first_admin(hub)
-        if file is not None:
-            log.warning("the first admin token is in %s", file)
         timers = asyncio.create_task(_guarded(run_timers, hub))
         try:
+            if (file := await tokens.first_admin(hub)) is not None:
+                log.warning("the first admin token is in %s", file)
             yield
         finally:
             timers.cancel()
@@ -169,8 +171,7 @@ async def _healthz(request: Request) -> Response:
 
 async def _readyz(request: Request) -> Response:
     hub: Hub = request.app.state.hub
-    async with hub.store.read() as conn:
-        await conn.execute(text("SELECT 1"))
+    await hub.store.ping()
     return PlainTextResponse("ready\n")
 
 

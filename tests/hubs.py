@@ -123,7 +123,7 @@ class Running:
         """Let every call that is under way go as far as it can."""
         for _ in range(3):
             await asyncio.sleep(0.01)
-            await self.hub.dispatch.settled()
+            await self.hub.dispatch.tasks.settled()
 
     async def machine(self, name: str, **offer: Any) -> Machine:
         """Register a runner. `scope` and `admin_labels` go to the registration, the rest is its offer."""

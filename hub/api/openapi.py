@@ -51,7 +51,7 @@ def _operation(call: Call, refs: dict[Any, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": call.handler.__name__,
         "summary": call.text,
-        "description": f"Takes a token of kind {call.who}.",
+        "description": "Takes any token." if call.who == "anybody" else f"Takes a {call.who} token.",
         "tags": [call.who],
         "parameters": [*_path_params(call.path), *map(_param, call.params)],
         "responses": {

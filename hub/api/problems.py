@@ -1,16 +1,13 @@
 """Errors as they are answered: `application/problem+json`, with a `detail` that says what to do."""
 
-import errno
 import logging
-import sqlite3
 
-from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from hub.errors import HubError, NotFound, Overloaded, StorageFull
-from hub.store.errors import Overloaded as WriterFull
+from hub.errors import HubError, NotFound
+from hub.service import faults
 from hub.wire.problem import MEDIA_TYPE, Problem
 
 log = logging.getLogger(__name__)
@@ -49,21 +46,8 @@ async def on_any_error(request: Request, error: Exception) -> Response:
     """A fault of ours, or of the machine under us; never the words of the fault itself."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)
-    if disk_is_full(error):
-        log.error("the disk is full: %s", error)
-        return answer(StorageFull("free some space on the hub's disk; nothing of this call was kept"))
-    if isinstance(error, WriterFull):
-        return answer(Overloaded("the hub has more to write than it can: try again", retry_after_s=1))
+    if (known := faults.of_machine(error)) is not None:
+        log.error("%s: %s", known.title, error)
+        return answer(known)
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return answer(HubError("the hub failed at this; its log says why. Nothing of this call was kept"))
-
-
-def disk_is_full(error: BaseException | None) -> bool:
-    """Whether a full disk is behind this error."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
-            return True
-        error = error.orig if isinstance(error, DBAPIError) else error.__cause__
-    return False

@@ -56,7 +56,7 @@ CALLS = (
     Call(method="PUT", path="/workspaces/{hash}", handler=people.put_workspace, who="submit", takes_bytes=True, gives=fleet.WorkspaceSaved, status=201, params=(PROJECT,), text="A packed folder (tar, zstd), named by the BLAKE3 of its bytes"),
     Call(method="GET", path="/queue", handler=people.view_queue, who="read", gives=fleet.QueueView, text="What waits, and why"),
     Call(method="GET", path="/fleet", handler=people.view_fleet, who="read", gives=fleet.FleetView, text="Each runner's headroom, and what the queue lacks by shape"),
-    Call(method="GET", path="/me", handler=people.me, who="read", gives=fleet.Me, text="Whose token this is"),
+    Call(method="GET", path="/me", handler=people.me, who="anybody", gives=fleet.Me, text="Whose token this is"),
     # the hub itself
     Call(method="GET", path="/runners", handler=admin.list_runners, who="read", gives=fleet.RunnerList, text="The runners"),
     Call(method="POST", path="/runners", handler=admin.add_runner, who="admin", takes=fleet.NewRunner, gives=fleet.NewRunnerToken, status=201, text="Add a runner; its token is shown once"),

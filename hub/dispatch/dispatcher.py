@@ -9,21 +9,22 @@ What makes a job placeable wakes exactly the best waiting runner: see `ready`, `
 the timers. The sweep is the safety net, and counts what only it found.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hub.dispatch.answer import assignment
 from hub.dispatch.attempts import LiveAttempt, LiveJob, OpenClaim
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.events import Events
-from hub.dispatch.fleet import ENDED_ROOM_MS, Fleet, LiveRunner
+from hub.dispatch.fleet import Fleet, LiveRunner
+from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
 from hub.dispatch.show import comparison_json
+from hub.dispatch.tasks import Tasks
 from hub.dispatch.timers import Timers
 from hub.placement import model
 from hub.placement.choose import choose, hold_is_over, hold_limit_ms, offer
@@ -32,12 +33,9 @@ from hub.placement.placed import compare, placed_sentence
 from hub.placement.rank import is_there
 from hub.store import attempts as attempt_store
 from hub.store import jobs as job_store
-from hub.store.endings import How
 from hub.store.writer import Writer
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 ASK_AGAIN_MS = 5000  # after a store that did not answer
 
@@ -62,7 +60,6 @@ class Dispatcher:
         self.now_ms = now_ms
         self.settings = settings
         self.lease_ms = lease_ms
-        self.start_ms = start_ms
         self.fleet = Fleet(settings)
         self.queue = Queue()
         self.board = LiveBoard(self.fleet, self.queue)
@@ -70,12 +67,18 @@ class Dispatcher:
         self.timers = Timers()
         self.events = Events()
         self.jobs: dict[int, LiveJob] = {}
-        self.attempts: dict[int, LiveAttempt] = {}
         self.rescued_by_sweep = 0
         self.closing = False
-        self.on_lapsed: Callable[[LiveAttempt, How], Coroutine[Any, Any, None]] | None = None
         self.on_unsure: Callable[[int], Coroutine[Any, Any, None]] = _nobody
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks = Tasks()
+        self.leases = Leases(
+            fleet=self.fleet,
+            timers=self.timers,
+            tasks=self.tasks,
+            now_ms=now_ms,
+            start_ms=start_ms,
+            room_changed=self.runner_changed,
+        )
 
     # -- jobs -----------------------------------------------------------------------------------
 
@@ -203,7 +206,7 @@ class Dispatcher:
     def _save_hold(self, job: model.QueuedJob) -> None:
         assert job.held_since_ms is not None, "a hold begins at its first pass"
         held = job_store.Held(job=job.id, since_ms=job.held_since_ms, awaited=job.held_for)
-        self.spawn(job_store.hold(self.writer, held))
+        self.tasks.spawn(job_store.hold(self.writer, held))
         self._tell(self.jobs[job.id])
 
     # -- runners --------------------------------------------------------------------------------
@@ -287,12 +290,12 @@ class Dispatcher:
             expires_ms=now_ms + self.lease_ms,
         )
         attempt.answer = assignment(attempt, sentence, self.lease_ms)
-        self.attempts[job_id] = runner.attempts[job_id] = attempt
+        self.leases.add(attempt, runner)
         runner.placed[job_id] = as_placed(queued, runner.model, fleet)
         runner.open_claim, claim.given = None, attempt
         runner.broken_promises = 0
         self._changed(runner)
-        self.spawn(self._write(attempt, claim, sentence, comparison_json(compared)))
+        self.tasks.spawn(self._write(attempt, claim, sentence, comparison_json(compared)))
 
     async def _write(self, attempt: LiveAttempt, claim: OpenClaim, sentence: str, comparison: str) -> None:
         row = attempt_store.Claimed(
@@ -321,12 +324,12 @@ class Dispatcher:
         attempt.job.attempt = attempt.number
         attempt.committed.set()
         claim.close(attempt)
-        self.time_attempt(attempt)
+        self.leases.time(attempt)
         self._tell(attempt.job)
 
     def _never_was(self, attempt: LiveAttempt) -> None:
         """Its write failed, or seemed to: take it off the books, and let the store say what is true."""
-        self._forget(attempt)
+        self.leases.forget(attempt)
         runner = self.fleet.live.get(attempt.runner)
         if runner is not None:
             runner.forget(attempt.job.id)
@@ -343,7 +346,7 @@ class Dispatcher:
                 log.exception("the store does not say where job %d stands", job_id)
                 self.timers.at(self.now_ms() + ASK_AGAIN_MS, lambda _: self.unsure(job_id))
 
-        self.spawn(ask())
+        self.tasks.spawn(ask())
 
     def _again(self, claim: OpenClaim) -> None:
         """The job it was given is gone: let the claim choose once more."""
@@ -355,59 +358,6 @@ class Dispatcher:
         runner.open_claim = claim
         self.runner_changed(runner)
 
-    # -- attempts -------------------------------------------------------------------------------
-
-    def time_attempt(self, attempt: LiveAttempt) -> None:
-        """Plan the looks at an attempt: was it confirmed in time, has its lease run out."""
-        if not attempt.confirmed:
-            self.timers.at(attempt.assigned_ms + self.start_ms, lambda now_ms: self._look(attempt, now_ms))
-        self.timers.at(attempt.expires_ms, lambda now_ms: self._look(attempt, now_ms))
-
-    def _look(self, attempt: LiveAttempt, now_ms: int) -> None:
-        if self.attempts.get(attempt.job.id) is not attempt or self.on_lapsed is None:
-            return
-        if not attempt.confirmed and now_ms >= attempt.assigned_ms + self.start_ms:
-            self.spawn(self.on_lapsed(attempt, "not delivered"))
-        elif now_ms >= attempt.expires_ms:
-            self.spawn(self.on_lapsed(attempt, "lost"))
-        elif attempt.confirmed:
-            self.timers.at(attempt.expires_ms, lambda later_ms: self._look(attempt, later_ms))
-
-    def renewed(self, attempt: LiveAttempt, expires_ms: int) -> None:
-        """The runner sent something for it, and that is written."""
-        attempt.expires_ms = max(attempt.expires_ms, expires_ms)
-
-    def over(self, attempt: LiveAttempt, *, room_back: bool = False) -> None:
-        """The attempt has ended. Its room comes back when its runner says that its sandbox is gone.
-
-        `room_back`: nothing of it is on the runner, which never started it or gave it back.
-        """
-        self._forget(attempt)
-        runner = self.fleet.live.get(attempt.runner)
-        if runner is None:
-            return
-        job_id = attempt.job.id
-        if room_back:
-            runner.forget(job_id)
-        elif job_id in runner.placed:
-            until_ms = self.now_ms() + ENDED_ROOM_MS
-            runner.ended[job_id] = until_ms
-            self.timers.at(until_ms, lambda now_ms: self._room_back(runner, job_id, now_ms))
-        self.runner_changed(runner)
-
-    def _room_back(self, runner: LiveRunner, job_id: int, now_ms: int) -> None:
-        if runner.ended.get(job_id, now_ms + 1) <= now_ms:
-            runner.forget(job_id)
-            self.runner_changed(runner)
-
-    def _forget(self, attempt: LiveAttempt) -> None:
-        job_id = attempt.job.id
-        if self.attempts.get(job_id) is attempt:
-            del self.attempts[job_id]
-        runner = self.fleet.live.get(attempt.runner)
-        if runner is not None and runner.attempts.get(job_id) is attempt:
-            del runner.attempts[job_id]
-
     # -- the safety net -------------------------------------------------------------------------
 
     def sweep(self) -> int:
@@ -416,11 +366,7 @@ class Dispatcher:
         if len(self.queue):
             waiting = [runner for runner in self.fleet.live.values() if runner.open_claim is not None]
             found = sum(self._choose(runner) for runner in waiting)
-        now_ms = self.now_ms()
-        for attempt in [one for one in self.attempts.values() if one.committed.is_set()]:
-            if now_ms >= attempt.expires_ms + self.settings.polling_ms:
-                found += 1
-                self._look(attempt, now_ms)
+        found += self.leases.sweep(self.now_ms())
         self.rescued_by_sweep += found
         if found:
             log.warning("the sweep found %d jobs that no wake-up had placed", found)
@@ -428,37 +374,13 @@ class Dispatcher:
 
     # -- the shell ------------------------------------------------------------------------------
 
+    @property
+    def attempts(self) -> dict[int, LiveAttempt]:
+        """The attempts that are out, by job."""
+        return self.leases.attempts
+
     def _tell(self, job: LiveJob) -> None:
         self.events.tell(("job", job.id), ("run", job.run.id), ("queue",))
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Let `work` run by itself; a failure is logged."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a write of the dispatcher failed", exc_info=error)
-
-    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry `work` through to its end, also when the caller is cancelled in the meantime."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
-
-    def take_over(self, attempt: LiveAttempt) -> None:
-        """An attempt that was out when the hub stopped goes on."""
-        job_id = attempt.job.id
-        self.attempts[job_id] = attempt
-        runner = self.fleet.live.get(attempt.runner)
-        if runner is not None:
-            runner.attempts[job_id] = attempt
-            runner.placed[job_id] = as_placed(attempt.job.queued(), runner.model, self.fleet.value)
-            self._changed(runner)
-        self.time_attempt(attempt)
 
     def shut(self) -> None:
         """The hub stops: open claims are answered with nothing, and streams end."""
@@ -467,8 +389,3 @@ class Dispatcher:
             if runner.open_claim is not None:
                 runner.open_claim.close()
         self.events.close()
-
-    async def settled(self) -> None:
-        """Wait until every write that has begun has ended."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))

@@ -16,7 +16,7 @@ from hub.dispatch.queue import Group
 from hub.placement.fit import Shape, shape
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Fleet as FleetValue
-from hub.placement.model import Offer, Placed, QueuedJob, Runner, Sandbox, Settings, Standing, State
+from hub.placement.model import HubImage, Offer, Placed, QueuedJob, Runner, Sandbox, Settings, Standing, State
 from hub.placement.rank import Ease, ease, is_there
 from hub.wire.claim import Claim
 
@@ -128,11 +128,11 @@ class LiveRunner:
 class Fleet(Mapping[str, Runner]):
     """All live runners. As a mapping, the runners as placement sees them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, images: Mapping[str, HubImage] | None = None) -> None:
         self.settings = settings
         self.live: dict[str, LiveRunner] = {}
         self.entries: dict[tuple[Shape, int | None], Entry] = {}
-        self.value = FleetValue(runners=self, settings=settings)
+        self.value = FleetValue(runners=self, images=images or {}, settings=settings)
         self.entry_made: Callable[[Entry], None] = lambda entry: None
         self.entry_gone: Callable[[Entry], None] = lambda entry: None
 
@@ -180,12 +180,14 @@ class Fleet(Mapping[str, Runner]):
         self.entry_made(runner.entry)
 
     def _list(self, runner: LiveRunner, now_ms: int) -> None:
+        """List it where a decision may find it. A saving only: whoever is listed is judged all the same."""
         entry = runner.entry
-        room = runner.headroom(self.settings)
-        if entry is None or room.free_slots <= 0 or not is_there(runner.model, now_ms, self.settings):
+        if entry is None:
             return
+        room = runner.headroom(self.settings)
         runner._listed = ease(runner.model, room, now_ms, self.settings)
-        insort(entry.about, runner._listed)
+        if room.free_slots > 0 and is_there(runner.model, now_ms, self.settings):
+            insort(entry.about, runner._listed)
         if runner.open_claim is not None:
             insort(entry.waiting, runner._listed)
 

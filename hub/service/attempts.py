@@ -168,11 +168,11 @@ async def end(hub: Hub, attempt: LiveAttempt, ending: Ending, *, room_back: bool
     async def whole() -> Ended:
         ended = await endings.end(hub.store.writer, ending)
         if ended.state == "applied":
-            hub.dispatch.over(attempt, room_back=room_back)
+            hub.dispatch.leases.over(attempt, room_back=room_back)
             await ready.follow(hub, ended.changes, runner=attempt.runner, ending=ending)
         return ended
 
-    return await hub.dispatch.whole(whole())
+    return await hub.dispatch.tasks.whole(whole())
 
 
 async def renew(hub: Hub, attempt: LiveAttempt) -> None:

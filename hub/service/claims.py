@@ -99,7 +99,7 @@ def record(hub: Hub, runner: LiveRunner, message: Claim, now_ms: int) -> None:
     news = before is None or _slow(before) != _slow(runner.offer)
     if news or now_ms - runner.saved_ms >= SAVE_EVERY_MS:
         runner.saved_ms = now_ms
-        hub.dispatch.spawn(runners.save(hub, runner))
+        hub.dispatch.tasks.spawn(runners.save(hub, runner))
 
 
 def _slow(offer: object) -> tuple[object, ...]:

@@ -96,7 +96,7 @@ async def cancel(hub: Hub, principal: Principal, job_id: int) -> None:
         )
         await ready.follow(hub, changes)
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
 
 
 async def retry(hub: Hub, principal: Principal, job_id: int) -> Submitted:

@@ -85,7 +85,7 @@ async def follow(
         elif change.status in FINAL:
             hub.dispatch.withdraw(change.job)
             if (attempt := hub.dispatch.attempts.get(change.job)) is not None:
-                hub.dispatch.over(attempt)
+                hub.dispatch.leases.over(attempt)
             hub.dispatch.jobs.pop(change.job, None)
             if job is not None:
                 history.forget(hub, job.run.project, job.name)
@@ -178,7 +178,7 @@ def _take_over(hub: Hub, row: AttemptRow, now_ms: int) -> None:
     attempt = _attempt(job, row)
     attempt.expires_ms = max(row.expires_ms, now_ms + hub.config.lease_ms)
     attempt.assigned_ms = max(row.assigned_ms, now_ms) if row.confirmed_ms is None else row.assigned_ms
-    hub.dispatch.take_over(attempt)
+    hub.dispatch.leases.take_over(attempt)
 
 
 def _attempt(job: LiveJob, row: AttemptRow) -> LiveAttempt:

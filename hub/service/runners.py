@@ -62,7 +62,7 @@ async def add(hub: Hub, principal: Principal, message: NewRunner) -> NewRunnerTo
         hub.dispatch.fleet.add(live, hub.now_ms())
         hub.events.tell(("queue",))
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
     return NewRunnerToken(name=message.name, token=secret)
 
 
@@ -91,7 +91,7 @@ async def change(hub: Hub, principal: Principal, name: str, message: ChangeRunne
         hub.dispatch.runner_changed(live)
         hub.events.tell(("queue",))
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
     return runner_view(hub, principal, live)
 
 
@@ -110,11 +110,11 @@ async def remove(hub: Hub, principal: Principal, name: str) -> None:
         }
         await gone(hub, live)
         for attempt in attempts:
-            hub.dispatch.over(attempt)
+            hub.dispatch.leases.over(attempt)
         for ended in removed.ended.values() if removed is not None else ():
             await ready.follow(hub, ended.changes, lost_on=name)
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
 
 
 async def gone(hub: Hub, live: LiveRunner) -> None:

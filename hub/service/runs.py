@@ -72,7 +72,7 @@ async def _store(hub: Hub, run: store.NewRun, specs: list[JobSpec]) -> Submitted
             hub.events.tell(("runs",), ("queue",))
         return Submitted(id=made.run_id, url=f"{hub.config.base_url}/runs/{made.run_id}")
 
-    return await hub.dispatch.whole(whole())
+    return await hub.dispatch.tasks.whole(whole())
 
 
 async def read_pipeline(text: str) -> Pipeline:
@@ -83,32 +83,38 @@ async def read_pipeline(text: str) -> Pipeline:
         raise Unprocessable("mend the pipeline file and submit it again", faults=error.faults) from None
     faults: list[Fault] = []
     for spec in pipeline.jobs:
-        faults += _unknown_images(spec)
+        faults += _unknown_images(spec, text)
         if spec.concurrency is not None:
-            faults.append(_unknown_yet(spec.name, "concurrency", "limits groups of jobs"))
+            faults.append(_unknown_yet(spec.name, "concurrency", "limits groups of jobs", text))
         if spec.keep not in (None, "never"):
-            faults.append(_unknown_yet(spec.name, "keep", "keeps sandboxes"))
+            faults.append(_unknown_yet(spec.name, "keep", "keeps sandboxes", text))
     if faults:
         raise Unprocessable("mend the pipeline file and submit it again", faults=faults)
     return pipeline
 
 
-def _unknown_yet(job: str, key: str, what: str) -> Fault:
-    return Fault(
-        path=f"jobs.{job}.{key}", text=f"this version of the hub does not know how it {what}: leave it out"
-    )
+def _unknown_yet(job: str, key: str, what: str, text: str) -> Fault:
+    said = f"this version of the hub does not know how it {what}: leave it out"
+    return Fault(path=f"jobs.{job}.{key}", text=said, line=_line_of(f"{key}:", text))
 
 
-def _unknown_images(spec: JobSpec) -> list[Fault]:
+def _unknown_images(spec: JobSpec, text: str) -> list[Fault]:
     """A fault for each image that is named by a word: until images can be sent, none has one."""
     return [
         Fault(
             path=f"jobs.{spec.name}",
             text=f"no image is named {image.name}: write cas://blake3/HASH, or none and the tier process",
+            line=_line_of(image.name or "", text),
         )
         for image in spec.images
         if not image.hash
     ]
+
+
+def _line_of(word: str, text: str) -> int | None:
+    """The first line, from 1, on which `word` stands."""
+    lines = enumerate(text.splitlines(), start=1)
+    return next((number for number, line in lines if word in line), None)
 
 
 async def _workspace(hub: Hub, project: str, asked: WorkspaceRef | None) -> Workspace | None:
@@ -187,7 +193,7 @@ async def cancel(hub: Hub, principal: Principal, run_id: int) -> None:
         )
         await ready.follow(hub, changes)
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
 
 
 async def retry(hub: Hub, principal: Principal, run_id: int) -> Submitted:

@@ -44,7 +44,7 @@ async def remove(hub: Hub, principal: Principal, token_id: int) -> None:
         for digest in [key for key, one in hub.tokens.by_hash.items() if one.token_id == token_id]:
             del hub.tokens.by_hash[digest]
 
-    await hub.dispatch.whole(whole())
+    await hub.dispatch.tasks.whole(whole())
 
 
 async def save_uses(hub: Hub) -> None:
@@ -96,7 +96,7 @@ async def _make(hub: Hub, message: NewToken) -> tuple[TokenRow, str]:
         hub.tokens.by_hash[row.token_hash] = _principal(row)
         return row
 
-    return await hub.dispatch.whole(whole()), secret
+    return await hub.dispatch.tasks.whole(whole()), secret
 
 
 def _principal(row: TokenRow) -> Principal:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hub.store.errors import BadUrl
@@ -46,6 +46,11 @@ class Store:
         """A connection that sees one committed state and cannot write; use it soon and do not keep it."""
         async with self._database.reading.connect() as conn:
             yield conn
+
+    async def ping(self) -> None:
+        """Read something; raises what keeps the database from answering."""
+        async with self.read() as conn:
+            await conn.execute(text("SELECT 1"))
 
     async def close(self) -> None:
         """Write what has been accepted, then let go of the database."""

@@ -11,6 +11,11 @@
 What the database itself reports (a full disk, say) passes through as SQLAlchemy's own errors.
 """
 
+import errno
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+
 
 class StoreError(Exception):
     """The base: its text says what to do about it."""
@@ -38,3 +43,14 @@ class SchemaError(StoreError):
 
 class BadUrl(StoreError):
     """Neither a SQLite file nor a PostgreSQL database."""
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether a full disk, or a quota, is behind `error`."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+            return True
+        error = error.orig if isinstance(error, DBAPIError) else error.__cause__
+    return False

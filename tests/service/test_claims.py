@@ -71,7 +71,7 @@ async def test_the_hold_ends_after_15_s_and_the_hub_offers_the_job_at_once(tmp_p
         poll = other.waits()
         await hub.settle()
         await holder.claim()
-        job = await hub.one_job(image=HELD)
+        await hub.one_job(image=HELD)
         for _ in range(2):
             await hub.tick(7)
             hub.hub.dispatch.fleet.live["holder"].polled_ms = hub.clock.ms  # it polls and never takes
