@@ -38,7 +38,7 @@ format: .venv/.test ## bring all files into form
 check: lint types test ## all that a change must pass
 
 bench: .venv/.test ## measure this machine (figures, no verdict)
-	@$(BIN)/pytest -q -s -p no:xdist tests/bench $(ARGS)
+	@$(BIN)/python -m tests.bench.claim_path $(ARGS)
 
 wheel: .venv/.test ## build dist/shunter-*.whl
 	@$(BIN)/python -m build --wheel --no-isolation

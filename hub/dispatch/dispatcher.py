@@ -277,7 +277,9 @@ class Dispatcher:
         assert queued is not None, "only a queued job is given"
         fleet = self.fleet.value
         sentence = placed_sentence(queued, runner.model, fleet, now_ms)
-        compared = compare(queued, runner.name, fleet, now_ms, among=self.board.nearest(queued))
+        compared = compare(
+            queued, runner.name, fleet, now_ms, among=self.board.nearest(queued), rooms=self.fleet.room
+        )
         self._dequeue(job_id)
         attempt = LiveAttempt(
             job=job,

@@ -145,6 +145,10 @@ class Fleet(Mapping[str, Runner]):
     def __len__(self) -> int:
         return len(self.live)
 
+    def room(self, name: str) -> Headroom:
+        """What is left on a runner."""
+        return self.live[name].headroom(self.settings)
+
     def add(self, runner: LiveRunner, now_ms: int) -> None:
         """Know a runner."""
         self.live[runner.name] = runner

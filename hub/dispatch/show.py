@@ -53,6 +53,7 @@ def comparison_json(comparison: Comparison) -> str:
     runners = [
         Considered(
             runner=one.runner,
+            rank=list(one.rank),
             holds_images=one.holds_images,
             speed_class=one.speed_class,
             free_slots=one.free_slots,

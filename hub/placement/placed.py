@@ -5,7 +5,7 @@ stored as they are: nobody composes them again. The comparison is bounded: on a 
 the runners that mattered and counts the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hub.placement.choose import hold_limit_ms
@@ -76,19 +76,21 @@ def compare(
     now_ms: int,
     *,
     among: Iterable[str] | None = None,
+    rooms: Callable[[str], Headroom] | None = None,
     limit: int = COMPARED,
 ) -> Comparison:
     """The comparison behind giving `job` to `chosen`: at most `limit` runners, the others counted.
 
     `among`: the names to look at, best first, for a caller that has them in order; only the first
     `limit` of them are judged. None: every runner is judged, which a large fleet cannot afford.
+    `rooms`: gives a runner's headroom, where the caller has it. None: it is worked out.
     """
     names = list(fleet.runners) if among is None else _first(among, chosen, limit)
     looked: list[tuple[bool, tuple[int, int, int], Preference, Considered]] = []
     for name in dict.fromkeys((chosen, *names)):
         if (runner := fleet.runners.get(name)) is None:
             continue
-        room = headroom(runner, fleet.settings)
+        room = headroom(runner, fleet.settings) if rooms is None else rooms(name)
         found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
         considered = _considered(job, runner, room, found, chosen)

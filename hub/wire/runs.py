@@ -84,6 +84,7 @@ class Considered(Answer):
     """One runner as it was looked at when a job was placed."""
 
     runner: str
+    rank: list[int] = Field(default=[], description="compared from left to right; more is better")
     holds_images: bool | None = None
     speed_class: int | None = None
     free_slots: int | None = None
