@@ -1,0 +1,1 @@
+"""Where a job's steps run: one module per tier behind the promise in `base`."""

@@ -1,0 +1,356 @@
+"""The work on one assignment, in a thread of its own: confirm, prepare, run, keep, report.
+
+Invariants: nothing of a job runs before the hub has taken its `start`; nothing of it is left once
+the work has ended, whatever way it ended; and how it ended is told once, as an outcome, a decline
+or a release, unless the attempt is over, when nothing is told.
+
+The job's clock (its timeout) begins with its first step; preparing has a bound of its own.
+"""
+
+import logging
+import os
+import pwd
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hub.wire.base import plain_text
+from hub.wire.claim import Assignment, Finish, Live, Outcome, Step, StepResult
+from runner import artifacts, workspace
+from runner.attempt import Attempt
+from runner.client import Hub
+from runner.config import Config
+from runner.errors import Aborted, HubError, Over
+from runner.report import Log
+from runner.sandbox.base import Command, Reason, SandboxBroken, Stop, Usage
+from runner.sandbox.process import SHELL, ProcessSandbox
+from runner.unpack import NoRoom
+
+log = logging.getLogger(__name__)
+
+State = Literal["preparing", "running", "ending"]
+MAX_ERROR = 1000
+REWINDS = 20  # how often the log is sent again from where the hub says, before its end is told without it
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Decline(Exception):
+    """The machine cannot take this job: its words say why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a job ended."""
+
+    outcome: Outcome
+    exit_code: int | None = None
+    error: str | None = None
+
+
+class Work:
+    """One assignment. `done` is called at the very end, when nothing of it is left."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        given: Assignment,
+        config: Config,
+        *,
+        folder: Path,
+        locked: Callable[[str], None],
+        done: Callable[["Work"], None],
+    ) -> None:
+        self.job = given.job
+        self.stop = Stop()
+        self._config = config
+        self._attempt = Attempt(hub, given, config.timing, self.stop, locked)
+        self._sandbox = ProcessSandbox(folder, grace_s=config.timing.grace_s)
+        self._done = done
+        self._state: State = "preparing"
+        self._step: int | None = None
+        self._results: list[StepResult] = []
+        self._log: Log | None = None
+        self._thread = threading.Thread(target=self._run, name=f"job-{self.job.id}", daemon=True)
+
+    @property
+    def lease(self) -> str:
+        """The attempt's name."""
+        return self._attempt.lease
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the end; whether it has come."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def live(self) -> Live:
+        """What a claim says of it."""
+        usage = self._sandbox.usage()
+        return Live(
+            job=self.job.id,
+            lease=self.lease,
+            state=self._state,
+            memory_mib=self.job.memory_mib,
+            disk_mib=usage.disk_mib,
+            cpus=self.job.cpus,
+        )
+
+    def _run(self) -> None:
+        try:
+            self._attempt.start("preparing")
+            self._attempt.beat(self._sandbox.usage, lambda: self._step)
+            self._carry_out()
+        except (Over, Aborted) as error:
+            if self.stop.reason == "released":
+                self._give_back()
+            else:
+                log.warning("job %d: dropped: %s", self.job.id, error)
+        except HubError as error:
+            log.error("job %d: the hub does not take it: %s", self.job.id, error.detail)
+        except Exception:
+            log.exception("job %d: failed in the runner", self.job.id)
+        finally:
+            self._attempt.rest()
+            self._clear_away()
+            self._done(self)
+
+    def _carry_out(self) -> None:
+        try:
+            ended = self._work()
+        except Decline as error:
+            log.warning("job %d: declined: %s", self.job.id, error)
+            self._attempt.decline(str(error))
+            return
+        except (SandboxBroken, OSError) as error:
+            log.exception("job %d: the machinery failed", self.job.id)
+            ended = Ended(outcome="error", error=f"the runner failed: {error}")
+        self._state = "ending"
+        self._step = None
+        self._sandbox.end()
+        if self.stop.at_once:
+            raise Aborted
+        self._finish(ended)
+
+    def _work(self) -> Ended:
+        """From the empty folder to the outcome."""
+        try:
+            self._sandbox.prepare()
+            self._log = Log(
+                self._sandbox.folder / "log",
+                self._attempt.append_log,
+                self.stop,
+                self._attempt.backoff(),
+                give_up_s=self._config.timing.away_s,
+            )
+            self._prepare(self._log)
+        except (NoRoom, OSError) as error:  # nothing has run yet: elsewhere it may
+            raise Decline(_reason(error)) from None
+        except workspace.NotPrepared as error:
+            if self.stop.reason == "timed_out":  # the bound on preparing, which asks the same way
+                return Ended(outcome="error", error="preparing took too long")
+            return self._stopped() or Ended(outcome="error", error=str(error))
+        except Aborted:
+            return self._stopped() or Ended(outcome="error", error="preparing was given up")
+        if self.stop.reason == "timed_out":
+            return Ended(outcome="error", error="preparing took too long")
+        if (stopped := self._stopped()) is not None:
+            return stopped
+        self._attempt.start("running")
+        self._state = "running"
+        ended = self._steps(self._log)
+        self._sandbox.end()  # what a step left running must not change what is kept
+        return ended if self.stop.reached("canceled") else self._keep(ended, self._log)
+
+    def _prepare(self, log_: Log) -> None:
+        """Fill the workspace."""
+        job, bound = self.job, time.monotonic() + self._config.timing.prepare_s
+        if job.tier not in self._config.tiers or job.images:
+            raise Decline(f"this runner has no {job.tier} tier with images")
+        if job.workspace is None:
+            return
+        if job.workspace.hash is not None:
+            sentence = workspace.fetch_pack(
+                self._attempt.hub,
+                job.id,
+                self.lease,
+                job.workspace,
+                self._sandbox.workspace,
+                self.stop,
+                self._attempt.backoff(),
+                until=bound,
+            )
+            log_.note(sentence)
+        else:
+            workspace.fetch_commit(
+                self._sandbox, job.workspace, self._env({}), log_.write, self.stop, until=bound
+            )
+
+    def _steps(self, log_: Log) -> Ended:
+        """One step after the other, until one fails or the job is to stop."""
+        until = time.monotonic() + self.job.timeout_s
+        for index, step in enumerate(self.job.steps):
+            self._step = index
+            log_.step(index + 1, len(self.job.steps), step.name)
+            began = time.monotonic()
+            command = self._command(index, step)
+            code = self._sandbox.run(command, log_.write, self.stop, until)
+            took_s = round(time.monotonic() - began, 3)
+            if self.stop.reason is not None:
+                log_.note(f"runner: {_WHY[self.stop.reason].format(seconds=self.job.timeout_s)}")
+            log_.exit(code, took_s)
+            self._results.append(
+                StepResult(name=plain_text(" ".join(step.name.split())), exit_code=code, duration_s=took_s)
+            )
+            if (stopped := self._stopped()) is not None:
+                return Ended(outcome=stopped.outcome, exit_code=code, error=stopped.error)
+            if code != 0:
+                return Ended(outcome="failed", exit_code=code)
+        return Ended(outcome="succeeded", exit_code=0)
+
+    def _stopped(self) -> Ended | None:
+        """How the job ends because it was told to stop; None: it was not."""
+        reason = self.stop.reason
+        if reason is None:
+            return None
+        if reason == "timed_out":
+            return Ended(outcome="timed_out", error=f"the job took more than {self.job.timeout_s} s")
+        if reason == "canceled":
+            return Ended(outcome="canceled")
+        raise Aborted
+
+    def _keep(self, ended: Ended, log_: Log) -> Ended:
+        """Send what the job leaves. What cannot be kept, although it was asked for, fails the job."""
+        reports = [pattern for patterns in self.job.reports.values() for pattern in patterns]
+        patterns = [*self.job.artifacts, *reports]
+        if not patterns:
+            return ended
+        try:
+            found = artifacts.search(self._sandbox.workspace, patterns)
+            for note in found.notes:
+                log_.note(f"artifacts: {note}")
+            for file in found.files:
+                self._attempt.put_artifact(file.name, file.path, file.bytes)
+        except Aborted:
+            return self._stopped() or ended
+        except Over:
+            raise
+        except (HubError, artifacts.TooMany) as error:
+            sentence = f"its artifacts could not be kept: {error}"
+            log_.note(f"artifacts: {sentence}")
+            outcome: Outcome = "failed" if ended.outcome == "succeeded" else ended.outcome
+            return Ended(outcome=outcome, exit_code=ended.exit_code, error=ended.error or sentence)
+        if found.files:
+            total = sum(file.bytes for file in found.files)
+            log_.note(f"artifacts: {len(found.files)} files, {total / 2**20:.1f} MiB")
+        return ended
+
+    def _finish(self, ended: Ended) -> None:
+        """Tell the end, after the whole log."""
+        if self._log is not None and ended.error is not None:
+            self._note_end(self._log, ended.error)
+        usage = self._sandbox.usage()
+        for _ in range(REWINDS):
+            length = None if self._log is None else self._log.close()
+            if self.stop.at_once:
+                raise Aborted
+            try:
+                self._attempt.finish(self._message(ended, usage, length))
+            except Over as error:
+                if error.offset is None or self._log is None:
+                    raise
+                self._log.rewind(error.offset)
+            else:
+                log.info("job %d: %s", self.job.id, ended.outcome)
+                return
+        self._attempt.finish(self._message(ended, usage, None))
+
+    def _note_end(self, log_: Log, error: str) -> None:
+        try:
+            log_.note(f"runner: {plain_text(' '.join(error.split()))}")
+        except OSError:
+            log.warning("job %d: the disk is full, its log ends early", self.job.id)
+
+    def _message(self, ended: Ended, usage: Usage, log_bytes: int | None) -> Finish:
+        return Finish(
+            lease=self.lease,
+            outcome=ended.outcome,
+            exit_code=ended.exit_code,
+            error=None if ended.error is None else plain_text(ended.error, MAX_ERROR),
+            peak_disk_mib=usage.peak_disk_mib,
+            peak_memory_mib=usage.peak_memory_mib,
+            log_bytes=log_bytes,
+            steps=self._results,
+        )
+
+    def _give_back(self) -> None:
+        self._sandbox.end()
+        try:
+            self._attempt.release("the runner shuts down")
+            log.warning("job %d: given back", self.job.id)
+        except (HubError, Aborted) as error:
+            log.warning("job %d: could not be given back: %s", self.job.id, error)
+
+    def _clear_away(self) -> None:
+        """Leave nothing. The log goes last: while it is open, its sender may still read it."""
+        self.stop.ask("over")
+        try:
+            self._sandbox.end()  # first: the log may have to wait for a call that is under way
+            if self._log is not None:
+                self._log.remove()
+            self._sandbox.destroy()
+        except OSError:
+            log.exception("job %d: its folder cannot be removed", self.job.id)
+        self.stop.close()
+
+    def _command(self, index: int, step: Step) -> Command:
+        """A step as a file for the shell: a script may be longer than one word of a command line."""
+        script = self._sandbox.folder / f"step-{index + 1}"
+        script.write_text(step.run if step.run.endswith("\n") else step.run + "\n")
+        return Command(argv=(*SHELL, str(script)), env=self._env(step.env))
+
+    def _env(self, step: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a step: what it says, over the job's, over the least that programs expect."""
+        return {**base_env(self._sandbox), **self.job.env, **step}
+
+
+_WHY: dict[Reason, str] = {
+    "timed_out": "stopped after {seconds} s, the job's timeout",
+    "canceled": "canceled",
+    "released": "given back",
+    "over": "the attempt is over",
+}
+
+
+def base_env(sandbox: ProcessSandbox) -> dict[str, str]:
+    """What a step is given beside what the pipeline says. Nothing of the agent's own but PATH."""
+    user = _user()
+    return {
+        "PATH": os.environ.get("PATH") or DEFAULT_PATH,
+        "HOME": str(sandbox.home),
+        "TMPDIR": str(sandbox.tmp),
+        "USER": user,
+        "LOGNAME": user,
+        "LANG": "C.UTF-8",
+        "CI": "true",
+        "SHUNTER_WORKSPACE": str(sandbox.workspace),
+    }
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run as a number that has no name
+        return str(os.geteuid())
+
+
+def _reason(error: Exception) -> str:
+    text = (
+        f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+    )
+    return plain_text(f"the job could not be prepared: {text}", 300)

@@ -1,0 +1,142 @@
+"""A job's files, fetched into its empty workspace before its first step.
+
+A packed folder is fetched whole, its BLAKE3 taken on the way, and only then unpacked: no byte is
+looked at that the hub did not name. A commit is fetched with git, in the sandbox, so that a cancel
+and the bound on preparing end it like any step. No workspace: the folder stays empty.
+"""
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from blake3 import blake3
+
+from hub.wire.claim import Workspace
+from runner.client import Backoff, Hub, persist
+from runner.errors import Aborted, Away, Missing
+from runner.sandbox.base import Command, Sandbox, Stop
+from runner.unpack import SPARE_BYTES, BadPack, NoRoom, unpack
+
+log = logging.getLogger(__name__)
+
+MAX_PACK_BYTES = 8 * 2**30  # compressed; the hub's own bound is lower
+MAX_DELTA_COMMITS = 50  # of history, fetched with a commit that the server will not give by its name
+
+
+class NotPrepared(Exception):
+    """The workspace cannot be had: its words say why. The machinery's fault, not the job's."""
+
+
+def fetch_pack(
+    hub: Hub,
+    job: int,
+    lease: str,
+    workspace: Workspace,
+    target: Path,
+    stop: Stop,
+    backoff: Backoff,
+    *,
+    until: float,
+) -> str:
+    """Fetch and unpack; a sentence for the log. Raises NotPrepared, NoRoom, OSError, Aborted or Over."""
+    assert workspace.hash is not None
+    with tempfile.TemporaryFile(dir=target.parent) as pack:
+
+        def fetch() -> None:
+            pack.seek(0)
+            pack.truncate()
+            _download(hub, job, lease, workspace, pack, stop, until)
+
+        try:
+            persist(fetch, stop, backoff, until="timed_out", give_up_s=max(0.0, until - time.monotonic()))
+            pack.seek(0)
+            done = unpack(pack, target, go_on=lambda: _go_on(stop, until))
+        except (Missing, Away) as error:
+            raise NotPrepared(f"the workspace cannot be fetched: {error.detail}") from None
+        except BadPack as error:
+            raise NotPrepared(f"the workspace is refused: {error}") from None
+    return f"workspace {workspace.hash[:12]}: {done.files} files, {done.bytes / 2**20:.1f} MiB"
+
+
+def _download(
+    hub: Hub, job: int, lease: str, workspace: Workspace, pack: IO[bytes], stop: Stop, until: float
+) -> None:
+    room = os.fstatvfs(pack.fileno())
+    free = room.f_bavail * room.f_frsize - SPARE_BYTES
+    if workspace.bytes is not None and workspace.bytes > free:
+        raise NoRoom(f"no space left for the workspace: {workspace.bytes >> 20} MiB to fetch")
+    digest, size = blake3(), 0
+    with hub.workspace(job, lease) as pieces:
+        for piece in pieces:
+            size += len(piece)
+            if size > min(workspace.bytes or MAX_PACK_BYTES, MAX_PACK_BYTES):
+                raise NotPrepared("the workspace is longer than the hub said")
+            if size > free:
+                raise NoRoom("no space left for the workspace")
+            _go_on(stop, until)
+            digest.update(piece)
+            pack.write(piece)
+    if workspace.bytes is not None and size < workspace.bytes:
+        raise Away("the workspace was cut off")
+    if digest.hexdigest() != workspace.hash:
+        raise Away(f"what came as the workspace is not {workspace.hash}")  # a proxy's page, say: once more
+
+
+def _go_on(stop: Stop, until: float) -> None:
+    """Raise Aborted or NotPrepared where there is no time for more."""
+    if stop.reason is not None:
+        raise Aborted
+    if time.monotonic() > until:
+        raise NotPrepared("fetching the workspace took too long")
+
+
+def fetch_commit(
+    sandbox: Sandbox,
+    workspace: Workspace,
+    base_env: Mapping[str, str],
+    sink: Callable[[bytes], None],
+    stop: Stop,
+    *,
+    until: float,
+) -> None:
+    """Fetch and check out a commit; git's output goes into `sink`. Raises NotPrepared.
+
+    Hooks never run, git asks nobody for a password, and it has until `until`.
+    """
+    if not workspace.git or not workspace.commit:
+        raise NotPrepared("the workspace names neither a packed folder nor a commit of a git repository")
+    env = {
+        **base_env,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "/bin/false",
+        "SSH_ASKPASS": "/bin/false",
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(Path.home()),  # the credentials that the machine's owner set up for this user
+        "FROM": workspace.git,
+        "COMMIT": workspace.commit,
+        "DEPTH": str(MAX_DELTA_COMMITS),
+    }
+    code = sandbox.run(Command(argv=("/bin/sh", "-eu", "-c", _GIT), env=env), sink, stop, until)
+    if code != 0 and stop.reason is None:
+        raise NotPrepared(f"git could not fetch {workspace.commit[:12]} of {workspace.git} (exit {code})")
+
+
+# A server may not give a commit by its name, or not one that is only abbreviated: then all branches.
+_GIT = """
+command -v git >/dev/null || { echo "git is not installed on this runner"; exit 127; }
+git() { command git -c core.hooksPath=/dev/null -c protocol.ext.allow=never "$@"; }
+git -c init.defaultBranch=main init -q .
+git remote add origin "$FROM"
+if ! git fetch -q --no-tags --depth 1 origin "$COMMIT" 2>/dev/null; then
+  git fetch -q --no-tags --depth "$DEPTH" origin '+refs/heads/*:refs/remotes/origin/*'
+  git cat-file -e "$COMMIT^{commit}" 2>/dev/null ||
+    git fetch -q --tags --unshallow origin '+refs/heads/*:refs/remotes/origin/*'
+fi
+git checkout -q --detach "$COMMIT"
+git log -1 --oneline --no-decorate
+"""

@@ -1,0 +1,148 @@
+"""A fake hub, and the real agent against it: in this process, or as a process of its own."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import leftovers
+from runner.agent import Agent
+from runner.client import Hub
+from runner.config import Config, Timing
+from runner.sandbox.keeper import descendants
+from tests.runner.fakehub import DEADLINE_S, TOKEN, FakeHub, eventually
+
+ROOT = Path(__file__).parents[2]
+QUICK = Timing(grace_s=0.5, heartbeat_s=0.05, retry_s=0.02, retry_most_s=0.1, release_s=2.0)
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    made = FakeHub()
+    yield made
+    made.close()
+
+
+@dataclass(slots=True)
+class Running:
+    """An agent in a thread of this process."""
+
+    agent: Agent
+    thread: threading.Thread
+    work: Path
+    status: list[int]
+
+    def ended(self, seconds: float = DEADLINE_S) -> int:
+        """Its exit status, once it has ended."""
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), "the agent goes on"
+        return self.status[0]
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(hub: FakeHub, tmp_path: Path) -> Iterator[Start]:
+    """Start an agent; keywords are fields of its Config."""
+    made: list[Running] = []
+
+    def begin(**more: Any) -> Running:
+        work = tmp_path / f"work-{len(made)}"
+        lock = leftovers.take(work)
+        os.close(lock)
+        settings: dict[str, Any] = {"timing": QUICK, "speed": 100, "wait_s": 5}
+        config = Config(url=hub.url, token=TOKEN, work=work, **(settings | more))
+        agent = Agent(config, Hub(hub.url, config.token))
+        status: list[int] = []
+        thread = threading.Thread(target=lambda: status.append(agent.run()), daemon=True)
+        running = Running(agent=agent, thread=thread, work=work, status=status)
+        made.append(running)
+        thread.start()
+        return running
+
+    yield begin
+    for each in made:
+        each.agent.drain()
+        each.agent.drain()
+        each.thread.join(DEADLINE_S)
+        assert not each.thread.is_alive()
+        assert list((each.work / "jobs").iterdir()) == [], "a job left files"
+    assert descendants(os.getpid()) == [], "a job left processes"
+
+
+class Process:
+    """The agent as users start it."""
+
+    def __init__(self, hub: FakeHub, work: Path, *words: str, **environ: str) -> None:
+        clean = {name: text for name, text in os.environ.items() if not name.startswith("SHUNTER_")}
+        environ = {"SHUNTER_URL": hub.url, "SHUNTER_TOKEN": TOKEN} | environ
+        self.stderr = work.with_suffix(".stderr")
+        with self.stderr.open("wb") as stderr:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "runner", "--work", str(work), "--speed", "100", *words],
+                env=clean | environ,
+                cwd=ROOT,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def tell(self, number: int) -> None:
+        os.kill(self.popen.pid, number)
+
+    def ended(self, seconds: float = DEADLINE_S) -> int:
+        return self.popen.wait(seconds)
+
+    @property
+    def said(self) -> str:
+        return self.stderr.read_text()
+
+
+@pytest.fixture
+def process(hub: FakeHub, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Start `python -m runner` with these words, and these variables beside the usual."""
+    made: list[Process] = []
+
+    def begin(*words: str, **environ: str) -> Process:
+        name = environ.pop("work", f"process-{len(made)}")
+        made.append(Process(hub, tmp_path / name, *words, **environ))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        if each.popen.poll() is None:
+            each.tell(signal.SIGKILL)
+            each.popen.wait()
+
+
+@pytest.fixture
+def mark() -> str:
+    """A word that no other process on this machine has in its command line."""
+    return f"mark{secrets.token_hex(6)}"
+
+
+def with_mark(mark: str) -> list[int]:
+    """The processes that have it, not counting the dead."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal() and int(path.name) != os.getpid():
+            try:
+                state = (path / "stat").read_bytes().rpartition(b")")[2].split()[0]
+                if mark.encode() in (path / "cmdline").read_bytes() and state not in b"ZX":
+                    found.append(int(path.name))
+            except OSError:
+                continue
+    return found
+
+
+def gone(mark: str) -> bool:
+    """Whether no process with the mark is left, soon."""
+    return eventually(lambda: not with_mark(mark), f"{mark} is gone", 10)
