@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 MAX_READERS = 8  # of the 100 connections that a server allows by default
 LOCK_KEY = 0x5348554E544552  # "SHUNTER": the one key that every hub takes in its database
-LOCK_TRIES = 20  # a session whose line was cut holds its lock until the server notices
+LOCK_TRIES = 12  # a session whose hub was killed holds its lock until the server notices
 LOCK_PAUSE_S = 0.25
 _RETRY = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 
@@ -47,12 +47,12 @@ class Postgres:
         )
 
     async def lock(self) -> None:
-        self._first = await self._locked(tries=1)
+        self._first = await self._locked()
 
-    async def _locked(self, *, tries: int) -> AsyncConnection:
+    async def _locked(self) -> AsyncConnection:
         conn = await self.writing.connect()
         try:
-            for left in reversed(range(tries)):
+            for left in reversed(range(LOCK_TRIES)):
                 taken = (
                     await conn.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK_KEY})
                 ).scalar()
@@ -75,7 +75,7 @@ class Postgres:
     async def connect(self) -> AsyncConnection:
         """The session that took the lock, or a new one that takes it again."""
         first, self._first = self._first, None
-        return first or await self._locked(tries=LOCK_TRIES)
+        return first or await self._locked()
 
     async def mark(self, conn: AsyncConnection) -> object:
         return (

@@ -43,8 +43,12 @@ class Sqlite:
 
         async def connect() -> aiosqlite.Connection:
             conn = await aiosqlite.connect(uri, uri=True, isolation_level=None)
-            for pragma in (f"busy_timeout = {BUSY_MS}", *pragmas):
-                await conn.execute(f"PRAGMA {pragma}")
+            try:
+                for pragma in (f"busy_timeout = {BUSY_MS}", *pragmas):
+                    await conn.execute(f"PRAGMA {pragma}")
+            except BaseException:  # a reader that is cancelled here must not leave its thread behind
+                conn.stop()
+                raise
             return conn
 
         engine = create_async_engine(

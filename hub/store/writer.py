@@ -144,7 +144,7 @@ class Writer:
         self._closing = True
         self._wake.set()
         if self._task is not None:
-            await asyncio.shield(self._task)
+            await asyncio.wait({self._task})  # neither cancels it nor raises what ended it
 
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
@@ -260,6 +260,8 @@ class Writer:
         conn, self._conn = self._conn, None
         if conn is not None:
             try:
+                if not self._closing:  # not clean: nobody may be given it again
+                    await conn.invalidate()
                 await conn.close()
             except Exception:
                 log.exception("the write connection did not close")
