@@ -107,7 +107,7 @@ export class LogPanel {
     this.pending = "";
     this.raw = "";
     const last = parts.pop();
-    if (parts.length) this.partial?.remove();
+    if (parts.length) this.removePartial();
     for (const part of parts) {
       this.place(part);
       this.forgetLine();
@@ -205,12 +205,19 @@ export class LogPanel {
       this.raw = this.raw.slice(back + 1);
     }
     if (this.raw.length > MAX_RAW) this.raw = this.raw.slice(0, MAX_RAW);
-    this.partial?.remove();
-    this.partial = null;
+    this.removePartial();
     if (!this.raw) return;
     const [pieces] = draw(this.raw, this.pen, this.kept);
     this.partial = lineElement(this.number, pieces);
     this.block().append(this.partial);
+  }
+
+  // With the block that was made for it alone: the whole line may be a marker.
+  removePartial() {
+    const block = this.partial?.parentElement;
+    this.partial?.remove();
+    this.partial = null;
+    if (block && !block.childElementCount && !block.closest("details")) block.remove();
   }
 
   trim() {
