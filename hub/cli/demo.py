@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hub.cli.errors import CliError, Unreachable
+from hub.cli.errors import CliError, Unreachable, Usage
 from hub.cli.words import Option
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ def _say(words: str) -> None:
 def _folder(data: Path | None) -> Iterator[Path]:
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
+        if any(data.iterdir()):
+            raise Usage(f"{data} is not empty, and a demo begins from nothing: give another folder")
         yield data.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="shunter-demo-", ignore_cleanup_errors=True) as made:

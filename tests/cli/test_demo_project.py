@@ -1,4 +1,3 @@
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -23,25 +22,6 @@ def test_without_an_index_this_checkouts_own_tests_are_run_and_it_says_so(tmp_pa
     assert len(parsed.jobs) == project.jobs >= 4
     steps = {job.name: job.steps[0].run for job in parsed.jobs}
     assert sum("pytest" in run for run in steps.values()) == project.jobs - 1
-
-
-@pytest.mark.usefixtures("offline")
-def test_every_job_of_the_fallback_succeeds_in_the_folder_that_is_packed(tmp_path: Path) -> None:
-    project = demo_project.prepare(tmp_path)
-    for job in pipeline.parse(project.pipeline.read_text()).jobs:
-        environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **job.env}
-        for step in job.steps:
-            command = ["sh", "-e", "-c", step.run]
-            done = subprocess.run(
-                command,
-                cwd=project.folder,
-                env=environ,
-                capture_output=True,
-                text=True,
-                timeout=100,
-                check=False,
-            )
-            assert done.returncode == 0, f"{job.name}: {done.stdout}{done.stderr}"
 
 
 def test_a_fetched_archive_is_unpacked_and_tested_by_matrix(
