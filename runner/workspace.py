@@ -24,6 +24,7 @@ from runner.unpack import SPARE_BYTES, BadPack, NoRoom, unpack
 log = logging.getLogger(__name__)
 
 MAX_PACK_BYTES = 8 * 2**30  # compressed; the hub's own bound is lower
+MAX_GARBLED = 5  # whole fetches with the wrong bytes (a proxy's page, say) before it is no accident
 MAX_DELTA_COMMITS = 50  # of history, fetched with a commit that the server will not give by its name
 
 
@@ -45,11 +46,17 @@ def fetch_pack(
     """Fetch and unpack; a sentence for the log. Raises NotPrepared, NoRoom, OSError, Aborted or Over."""
     assert workspace.hash is not None
     with tempfile.TemporaryFile(dir=target.parent) as pack:
+        garbled = 0
 
         def fetch() -> None:
+            nonlocal garbled
             pack.seek(0)
             pack.truncate()
-            _download(hub, job, lease, workspace, pack, stop, until)
+            name = _download(hub, job, lease, workspace, pack, stop, until)
+            if name != workspace.hash:
+                garbled += 1
+                sentence = f"what came as the workspace is not {workspace.hash} but {name}"
+                raise NotPrepared(sentence) if garbled >= MAX_GARBLED else Away(sentence)
 
         try:
             persist(fetch, stop, backoff, until="timed_out", give_up_s=max(0.0, until - time.monotonic()))
@@ -64,7 +71,8 @@ def fetch_pack(
 
 def _download(
     hub: Hub, job: int, lease: str, workspace: Workspace, pack: IO[bytes], stop: Stop, until: float
-) -> None:
+) -> str:
+    """Fetch into `pack`; the BLAKE3 of what came."""
     room = os.fstatvfs(pack.fileno())
     free = room.f_bavail * room.f_frsize - SPARE_BYTES
     if workspace.bytes is not None and workspace.bytes > free:
@@ -82,8 +90,7 @@ def _download(
             pack.write(piece)
     if workspace.bytes is not None and size < workspace.bytes:
         raise Away("the workspace was cut off")
-    if digest.hexdigest() != workspace.hash:
-        raise Away(f"what came as the workspace is not {workspace.hash}")  # a proxy's page, say: once more
+    return digest.hexdigest()
 
 
 def _go_on(stop: Stop, until: float) -> None:
