@@ -6,10 +6,12 @@ signal every open poll and stream ends, so that the process is gone within secon
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -28,6 +30,7 @@ from hub.logs import Logs
 from hub.service import attempts, queue, ready, runners, tokens
 from hub.service.hub import Hub
 from hub.store.engine import open_store
+from hub.store.errors import StoreError
 from hub.web import pages
 from hub.wire.pipeline import json_schema
 
@@ -103,24 +106,8 @@ async def run_timers(hub: Hub) -> None:
                 await wake.wait()
 
 
-def build(config: Config, *, clock: Clock | None = None) -> Starlette:
-    """The application. Its lifespan opens the hub, and closes it."""
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        hub = await start(config, clock)
-        app.state.hub = hub
-        timers = asyncio.create_task(_guarded(run_timers, hub))
-        try:
-            if (file := await tokens.first_admin(hub)) is not None:
-                log.warning("the first admin token is in %s", file)
-            yield
-        finally:
-            timers.cancel()
-            with suppress(asyncio.CancelledError):
-                await timers
-            await stop(hub)
-
+def build(hub: Hub) -> Starlette:
+    """The application around a hub that was started."""
     routes = [
         *api_routes(),
         Route("/healthz", _healthz),
@@ -130,15 +117,16 @@ def build(config: Config, *, clock: Clock | None = None) -> Starlette:
         Route("/pipeline.schema.json", _pipeline_schema),
         *pages.routes(),
     ]
-    return Starlette(
+    app = Starlette(
         routes=routes,
-        lifespan=lifespan,
         exception_handlers={
             HubError: _by_path(problems.on_hub_error, pages.on_hub_error),
             HTTPException: _by_path(problems.on_http_error, pages.on_http_error),
             Exception: _by_path(problems.on_any_error, pages.on_any_error),
         },
     )
+    app.state.hub = hub
+    return app
 
 
 async def _guarded(work: Callable[[Hub], Awaitable[None]], hub: Hub) -> None:
@@ -186,38 +174,49 @@ async def _pipeline_schema(request: Request) -> Response:
 class _Server(uvicorn.Server):
     """Ends polls and streams at the first signal; uvicorn alone would wait for them."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
         super().__init__(config)
-        self._app = app
+        self._hub = hub
 
-    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        hub: Hub | None = getattr(self._app.state, "hub", None)
-        if hub is not None:
-            hub.dispatch.shut()
-        await super().shutdown(sockets)  # type: ignore[arg-type]
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._hub.dispatch.shut()
+        await super().shutdown(sockets)
 
 
 def serve(config: Config) -> None:
-    """Serve until a signal. Raises what keeps the hub from starting (see `hub.store.errors`)."""
+    """Serve until a signal. Ends the process with a message where the hub cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    app = build(config)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            host=config.host,
-            port=config.port,
-            loop="uvloop",
-            http="httptools",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=GRACE_S,
-            timeout_keep_alive=75,  # longer than a proxy keeps its own side open
-            server_header=False,
-            h11_max_incomplete_event_size=64 * 1024,
-        ),
-        app,
-    )
-    log.info("serving %s, data in %s", config.base_url, config.data.resolve())
-    server.run()
-    if not server.started:
-        raise SystemExit(1)
+    try:
+        uvloop.run(_serve(config))
+    except StoreError as error:
+        raise SystemExit(f"shunter: {error}") from None
+
+
+async def _serve(config: Config) -> None:
+    hub = await start(config)
+    timers = asyncio.create_task(_guarded(run_timers, hub))
+    try:
+        if (file := await tokens.first_admin(hub)) is not None:
+            log.warning("the first admin token is in %s", file)
+        server = _Server(
+            uvicorn.Config(
+                build(hub),
+                host=config.host,
+                port=config.port,
+                http="httptools",
+                lifespan="off",  # the hub is started before, so that what keeps it from it is told plainly
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=GRACE_S,
+                timeout_keep_alive=75,  # longer than a proxy keeps its own side open
+                server_header=False,
+            ),
+            hub,
+        )
+        log.info("serving %s, data in %s", config.base_url, config.data.resolve())
+        await server.serve()
+    finally:
+        timers.cancel()
+        with suppress(asyncio.CancelledError):
+            await timers
+        await stop(hub)

@@ -167,9 +167,8 @@ def pipeline(**jobs: dict[str, Any]) -> str:
 async def running(folder: Path, clock: ManualClock | None = None, **config: Any) -> AsyncIterator[Running]:
     """A hub on `folder`; a second one on the same folder is the same hub after a restart."""
     clock = clock or ManualClock()
-    app = hub_app.build(Config(data=folder, **config), clock=clock)
     hub = await hub_app.start(Config(data=folder, **config), clock)
-    app.state.hub = hub
+    app = hub_app.build(hub)
     file = await tokens.first_admin(hub) or folder / tokens.ADMIN_TOKEN_FILE
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:

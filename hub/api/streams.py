@@ -86,12 +86,13 @@ async def _job_events(
                 told = now
                 yield event("job", job.model_dump_json())
             while piece := hub.logs.read(job_id, number, offset, PIECE_BYTES):
+                begins = offset - len(decoder.getstate()[0])
                 text = decoder.decode(piece)
-                data = json.dumps({"attempt": number, "offset": offset, "text": text})
                 offset += len(piece)
-                # a character cut in two is sent again whole by whoever goes on from this id
-                whole = offset - len(decoder.getstate()[0])
-                yield event("log", data, f"{number}:{whole}")
+                # a character that is cut in two goes whole into the next event, and after its id
+                ends = offset - len(decoder.getstate()[0])
+                data = json.dumps({"attempt": number, "offset": begins, "text": text})
+                yield event("log", data, f"{number}:{ends}")
             if _is_over(hub, job, number, offset):
                 yield event("end", "{}")
                 return
