@@ -10,12 +10,11 @@ the timers. The sweep is the safety net, and counts what only it found.
 """
 
 import logging
-import secrets
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from hub.dispatch.answer import assignment
+from hub.dispatch.answer import draw_up
 from hub.dispatch.attempts import LiveAttempt, LiveJob, OpenClaim
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.events import Events
@@ -23,13 +22,11 @@ from hub.dispatch.fleet import Fleet, LiveRunner
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
-from hub.dispatch.show import comparison_json
 from hub.dispatch.tasks import Tasks
 from hub.dispatch.timers import Timers
 from hub.placement import model
 from hub.placement.choose import choose, hold_is_over, hold_limit_ms, offer
 from hub.placement.fit import as_placed
-from hub.placement.placed import compare, placed_sentence
 from hub.placement.rank import is_there
 from hub.store import attempts as attempt_store
 from hub.store import jobs as job_store
@@ -40,7 +37,7 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_MS = 5000  # after a store that did not answer
 
 
-async def _nobody(job_id: int) -> None:
+async def _nobody(job_id: int, error: str = "") -> None:
     """Until the service says who knows."""
 
 
@@ -70,6 +67,7 @@ class Dispatcher:
         self.rescued_by_sweep = 0
         self.closing = False
         self.on_unsure: Callable[[int], Coroutine[Any, Any, None]] = _nobody
+        self.on_invalid: Callable[[int, str], Coroutine[Any, Any, None]] = _nobody
         self.tasks = Tasks()
         self.leases = Leases(
             fleet=self.fleet,
@@ -130,8 +128,8 @@ class Dispatcher:
             self._hold(hold)
         if plan.take is None or plan.runner is None:
             return False
-        self._assign(plan.take.id, self.fleet.live[plan.runner])
-        return True
+        runner = self.fleet.live[plan.runner]
+        return self._assign(plan.take.id, runner) or self._choose(runner)
 
     # -- holds ----------------------------------------------------------------------------------
 
@@ -267,51 +265,31 @@ class Dispatcher:
             runner.heard_ms = runner.polled_ms = self.now_ms()
         self.polled(runner)
 
-    def _assign(self, job_id: int, runner: LiveRunner) -> None:
-        """Give a queued job to a runner's open claim: on the books now, answered once it is written."""
-        claim = runner.open_claim
+    def _assign(self, job_id: int, runner: LiveRunner) -> bool:
+        """Give a queued job to a runner's open claim: on the books now, answered once it is written.
+
+        False: its rows say nothing valid. It fails alone, and stops nobody else.
+        """
+        claim, queued, job = runner.open_claim, self.queue.get(job_id), self.jobs[job_id]
         assert claim is not None, "a job is given to an open claim only"
-        now_ms = self.board.now_ms
-        job = self.jobs[job_id]
-        queued = self.queue.get(job_id)
         assert queued is not None, "only a queued job is given"
-        fleet = self.fleet.value
-        sentence = placed_sentence(queued, runner.model, fleet, now_ms)
-        compared = compare(
-            queued, runner.name, fleet, now_ms, among=self.board.nearest(queued), rooms=self.fleet.room
-        )
+        try:
+            attempt, row = draw_up(self.board, queued, job, claim, self.lease_ms)
+        except ValueError as error:
+            log.exception("job %d is not valid", job_id)
+            self._dequeue(job_id)
+            self.tasks.spawn(self.on_invalid(job_id, str(error)))
+            return False
         self._dequeue(job_id)
-        attempt = LiveAttempt(
-            job=job,
-            number=job.attempt + 1,
-            runner=runner.name,
-            instance=claim.instance,
-            claim_id=claim.claim_id,
-            lease=secrets.token_urlsafe(24),
-            assigned_ms=now_ms,
-            expires_ms=now_ms + self.lease_ms,
-        )
-        attempt.answer = assignment(attempt, sentence, self.lease_ms)
         self.leases.add(attempt, runner)
-        runner.placed[job_id] = as_placed(queued, runner.model, fleet)
+        runner.placed[job_id] = as_placed(queued, runner.model, self.fleet.value)
         runner.open_claim, claim.given = None, attempt
         runner.broken_promises = 0
         self._changed(runner)
-        self.tasks.spawn(self._write(attempt, claim, sentence, comparison_json(compared)))
+        self.tasks.spawn(self._write(attempt, claim, row))
+        return True
 
-    async def _write(self, attempt: LiveAttempt, claim: OpenClaim, sentence: str, comparison: str) -> None:
-        row = attempt_store.Claimed(
-            job=attempt.job.id,
-            number=attempt.number,
-            runner=attempt.runner,
-            instance=attempt.instance,
-            claim_id=attempt.claim_id,
-            lease=attempt.lease,
-            placed=sentence,
-            comparison=comparison,
-            now_ms=attempt.assigned_ms,
-            expires_ms=attempt.expires_ms,
-        )
+    async def _write(self, attempt: LiveAttempt, claim: OpenClaim, row: attempt_store.Claimed) -> None:
         try:
             written = await attempt_store.claim(self.writer, row)
         except Exception as error:

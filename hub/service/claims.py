@@ -121,7 +121,7 @@ def _repeated(runner: LiveRunner, message: Claim) -> LiveAttempt | None:
 
 def _answer(hub: Hub, attempt: LiveAttempt) -> Assignment:
     if attempt.answer is None:  # taken over at start: the lease and the sentence are in the store
-        attempt.answer = assignment(attempt, attempt.placed, hub.config.lease_ms)
+        attempt.answer = assignment(attempt, hub.config.lease_ms)
     return attempt.answer
 
 

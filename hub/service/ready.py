@@ -127,7 +127,7 @@ async def start_up(hub: Hub) -> None:
         try:
             job = await live_job(hub, row, runs[row.run_id])
         except (ValueError, KeyError) as error:
-            broken.append((row, plain_text(f"the job is not valid: {error}", 500)))
+            broken.append((row, str(error)))
             continue
         hub.dispatch.jobs[job.id] = job
         if row.status == "queued":
@@ -146,10 +146,22 @@ async def start_up(hub: Hub) -> None:
         if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
             hub.dispatch.time_hold(waiting)
     for row, why in broken:
-        changes = await job_store.fail_queued(
-            hub.store.writer, job=row.id, attempt=row.attempt, error=why, now_ms=now_ms
-        )
-        await follow(hub, changes)
+        await _fail(hub, row.id, row.attempt, why)
+
+
+async def invalid(hub: Hub, job_id: int, error: str) -> None:
+    """A job of the queue turned out to say nothing valid: it ends, once, with the reason."""
+    job = hub.dispatch.jobs.get(job_id)
+    if job is not None:
+        await _fail(hub, job_id, job.attempt, error)
+
+
+async def _fail(hub: Hub, job_id: int, attempt: int, error: str) -> None:
+    told = plain_text(f"the job is not valid: {error}", 500)
+    changes = await job_store.fail_queued(
+        hub.store.writer, job=job_id, attempt=attempt, error=told, now_ms=hub.now_ms()
+    )
+    await follow(hub, changes)
 
 
 async def reload(hub: Hub, job_id: int) -> None:

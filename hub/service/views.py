@@ -32,7 +32,7 @@ def run_view(row: RunRow, jobs: list[JobView] | None = None) -> RunView:
         priority=row.priority,
         submitted_by=row.submitted_by,
         retry_of=row.retry_of,
-        workspace=Workspace.model_validate_json(row.workspace) if row.workspace else None,
+        workspace=_workspace_of(row),
         created_at=row.created_ms,
         finished_at=row.finished_ms,
         jobs_total=row.jobs_total,
@@ -49,7 +49,7 @@ def job_view(
     undone: Sequence[str] = (),
 ) -> JobView:
     """A job as every view shows it, its waiting reason worked out now. `undone`: what it still needs."""
-    spec = JobSpec.model_validate_json(row.spec)
+    spec = _spec_of(row)
     live = hub.dispatch.attempts.get(row.id)
     log_bytes = hub.logs.size(row.id, row.attempt) if row.attempt else 0
     return JobView(
@@ -84,6 +84,21 @@ def job_view(
         waiting=waiting_of(hub, principal, row, undone),
         attempts=[attempt_view(attempt) for attempt in attempts],
     )
+
+
+def _spec_of(row: JobRow) -> JobSpec:
+    """What was asked. A row that says nothing valid is still shown, with the reason why it failed."""
+    try:
+        return JobSpec.model_validate_json(row.spec)
+    except ValueError:
+        return JobSpec(name=row.name, tier="", steps=[])
+
+
+def _workspace_of(row: RunRow) -> Workspace | None:
+    try:
+        return Workspace.model_validate_json(row.workspace) if row.workspace else None
+    except ValueError:
+        return None
 
 
 def waiting_of(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str] = ()) -> Waiting | None:
