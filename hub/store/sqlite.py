@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -42,7 +43,11 @@ class Sqlite:
         uri = f"file:{quote(str(self.file))}?mode={mode}"
 
         async def connect() -> aiosqlite.Connection:
-            conn = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+            opening = aiosqlite.connect(uri, uri=True, isolation_level=None)
+            # a process that ends without closing the store must end: what is not committed is not promised
+            if isinstance(thread := getattr(opening, "_thread", None), threading.Thread):
+                thread.daemon = True
+            conn = await opening
             try:
                 for pragma in (f"busy_timeout = {BUSY_MS}", *pragmas):
                     await conn.execute(f"PRAGMA {pragma}")
