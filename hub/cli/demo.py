@@ -7,7 +7,6 @@ command is; it starts the hub by the same command line that a person would use.
 
 import contextlib
 import secrets
-import signal
 import socket
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from hub.cli.words import Option
 if TYPE_CHECKING:
     from hub.cli.client import Client
     from hub.cli.demo_processes import Processes
+    from hub.cli.interrupts import Interrupts
 
 Json = dict[str, Any]
 
@@ -42,23 +42,28 @@ def demo(
     A hub, three runners of different speed, a real project's tests, and a job that nobody can take.
     """
     from hub.cli.demo_processes import Processes
+    from hub.cli.interrupts import Interrupts
 
-    with _folder(data) as folder, _ends_as_interrupt():
+    with _folder(data) as folder, Interrupts() as interrupts:
         processes = Processes(folder)
         try:
-            _demo(folder, processes, keep=keep)
+            try:
+                _demo(folder, processes, interrupts, keep=keep)
+            finally:
+                interrupts.calm()
         except CliError:
             if (name := processes.ended()) is not None:
                 print(f"\n{name} ended by itself; its last words:\n{processes.tail(name)}", file=sys.stderr)
             raise
         finally:
+            interrupts.calm()  # one that came within the first call of it has not passed by this one
             killed = processes.stop()
         if killed:
             raise CliError(f"{', '.join(killed)} did not stop when told to, and had to be killed")
         _say("all is stopped")
 
 
-def _demo(folder: Path, processes: "Processes", *, keep: bool) -> None:
+def _demo(folder: Path, processes: "Processes", interrupts: "Interrupts", *, keep: bool) -> None:
     from hub.cli import demo_project
 
     client, secret = _start_hub(folder, processes)
@@ -75,9 +80,11 @@ def _demo(folder: Path, processes: "Processes", *, keep: bool) -> None:
     print(f"the command line  SHUNTER_URL={url} SHUNTER_TOKEN={secret} shunter run view {tested['id']} -v")
     if keep:
         print("\nit stays until Ctrl-C", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             while processes.ended() is None:
                 time.sleep(LOOK_S)
+        except KeyboardInterrupt:  # what it waited for
+            interrupts.calm()
         if processes.ended() is not None:
             raise CliError("a process of the demo ended")
         print()
@@ -221,19 +228,3 @@ def _folder(data: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="shunter-demo-", ignore_cleanup_errors=True) as made:
         yield Path(made)
-
-
-@contextlib.contextmanager
-def _ends_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the demo as Ctrl-C does: in order."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(each, interrupt) for each in ends]
-    try:
-        yield
-    finally:
-        for each, handler in zip(ends, before, strict=True):
-            signal.signal(each, handler)

@@ -190,7 +190,7 @@ def job_details(job: Json, comparison: Json | None, paint: Paint) -> list[str]:
     if waiting:
         return lines + lack_lines(waiting.get("runners") or [], waiting.get("more", 0), paint)
     if comparison:
-        return lines + comparison_lines(comparison, paint)
+        return lines + comparison_lines(comparison, paint, of_images=bool(job.get("images")))
     return lines
 
 
@@ -207,23 +207,30 @@ def lack_lines(runners: list[Json], more: int, paint: Paint) -> list[str]:
     return [*lines, *more_line(more, paint)]
 
 
-def comparison_lines(comparison: Json, paint: Paint) -> list[str]:
-    """Every runner that was looked at when the job was placed: its score, or its lacks."""
+def comparison_lines(comparison: Json, paint: Paint, *, of_images: bool) -> list[str]:
+    """Every runner that was looked at when the job was placed: its score, or its lacks.
+
+    `of_images`: the job needs some, so that holding them all means something.
+    """
     lines = []
     for each in comparison.get("runners") or []:
         name = one_line(each["runner"])
         if each.get("chosen"):
-            lines.append(f"    {paint('good', '✓')} {name} {paint('dim', 'took it')}{_score(each, paint)}")
+            lines.append(
+                f"    {paint('good', '✓')} {name} {paint('dim', 'took it')}{_score(each, of_images, paint)}"
+            )
         elif each.get("lacks"):
             lines += lack_lines([each], 0, paint)
         else:
-            lines.append(f"    {paint('dim', '·')} {name} {paint('dim', 'could have')}{_score(each, paint)}")
+            lines.append(
+                f"    {paint('dim', '·')} {name} {paint('dim', 'could have')}{_score(each, of_images, paint)}"
+            )
     return [*lines, *more_line(comparison.get("more", 0), paint)]
 
 
-def _score(each: Json, paint: Paint) -> str:
+def _score(each: Json, of_images: bool, paint: Paint) -> str:
     parts = []
-    if each.get("holds_images") is not None:
+    if of_images and each.get("holds_images") is not None:
         parts.append("images held" if each["holds_images"] else "images to be fetched")
     if each.get("speed_class") is not None:
         parts.append(f"class {each['speed_class']}")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hub.cli.show import job_sentences, lack_lines, run_lines
 from hub.cli.terminal import Paint
-from hub.wire.claim import StepResult
+from hub.wire.claim import ImageRef, StepResult
 from hub.wire.runs import AttemptView, Comparison, Considered, RunList, Submitted, Waiting
 from tests.cli.conftest import Shunter
 from tests.cli.fakehub import TOKEN, Answer, FakeHub, a_job, a_run, at, lacking_gpu, problem
@@ -76,7 +76,13 @@ def test_verbose_shows_the_whole_comparison_behind_a_placement(shunter: Shunter,
     ]
     result = StepResult(name="make", exit_code=0, duration_s=1.5)
     job = a_job(
-        status="running", attempt=2, runner="fast", placed=PLACED, attempts=attempts, results=[result]
+        status="running",
+        attempt=2,
+        runner="fast",
+        placed=PLACED,
+        attempts=attempts,
+        images=[ImageRef(hash="ab" * 32)],
+        results=[result],
     )
     lacks = lacking_gpu("slow").runners[0].lacks
     fake.on("GET", "/runs/42", a_run(job))
