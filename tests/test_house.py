@@ -78,21 +78,18 @@ ROOMS = {
             "hub.wire",
             "hub.chunks",
             "hub.clock",
-            "typer",
-            "click",
             "rich",
             "urllib3",
-            "pathspec",
             "blake3",
             "zstandard",
         ),
     ),
     "hub.cli.admin": Room(
         why="the one command that reaches the server, lazily",
-        may=("hub.cli", "hub.wire", "typer"),
+        may=("hub.cli", "hub.wire"),
         inside=("hub.app", "hub.config", "hub.service", "hub.store"),
     ),
-    "hub.app": Room(why="puts the parts together", may=("hub", "starlette", "uvicorn")),
+    "hub.app": Room(why="puts the parts together", may=("hub", "starlette", "uvicorn", "uvloop")),
     "hub.config": Room(why="values only", may=("hub.placement.model",)),
     "hub.blobs": Room(why="bytes in a folder or a bucket", may=("hub.errors", "obstore")),
     "hub.logs": Room(why="bytes in files", may=("hub.errors",)),
@@ -194,8 +191,8 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# Imported, and carried by another that is declared: click by typer, markupsafe by jinja2.
-CARRIED = {"click", "markupsafe"}
+# Imported, and carried by another that is declared: markupsafe by jinja2.
+CARRIED = {"markupsafe"}
 
 
 def test_what_is_imported_is_declared_where_a_runner_machine_or_a_hub_installs_it() -> None:

@@ -28,9 +28,7 @@ async def _status(api: Api, method: str, path: str) -> int:
 async def test_every_call_refuses_who_has_no_token_and_every_kind_that_may_not(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         runner = await hub.machine("a")
-        kinds: dict[str, Api] = {
-            kind: await hub.token(kind) for kind in ("read", "submit", "images")
-        }
+        kinds: dict[str, Api] = {kind: await hub.token(kind) for kind in ("read", "submit", "images")}
         kinds |= {"admin": hub.admin, "runner": Api(hub.client, runner.token)}
         needs = {"read": "read", "submit": "submit", "images": "images", "admin": "admin", "runner": "work"}
         for call in CALLS:

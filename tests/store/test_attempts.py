@@ -5,9 +5,8 @@ import random
 
 import pytest
 
-from hub.store import attempts
+from hub.store import attempts, runs
 from hub.store import jobs as job_store
-from hub.store import runs
 from hub.store.engine import Store
 from tests.store.making import (
     LEASE_MS,
