@@ -126,8 +126,9 @@ _BEGIN = """
 """
 
 _RUN_BEGINS = """
-    UPDATE runs SET status = 'running' FROM INPUT JOIN jobs ON jobs.id = input.job
-    WHERE runs.id = jobs.run_id AND runs.status = 'queued'
+    UPDATE runs SET status = 'running'
+    WHERE runs.status = 'queued'
+      AND runs.id IN (SELECT run_id FROM jobs WHERE jobs.id IN (SELECT job FROM INPUT))
 """
 _CONFIRM_COLUMNS = "job bigint, lease text, phase text, now_ms bigint, expires_ms bigint"
 

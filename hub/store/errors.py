@@ -52,5 +52,7 @@ def is_disk_full(error: BaseException | None) -> bool:
             return True
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             return True
+        if getattr(error, "sqlstate", None) == "53100":  # PostgreSQL: disk full
+            return True
         error = error.orig if isinstance(error, DBAPIError) else error.__cause__
     return False

@@ -6,6 +6,7 @@ connection breaks is written again on a new one, unless the server says that it 
 
 import asyncio
 import logging
+from typing import Any
 
 from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
@@ -39,12 +40,11 @@ class Postgres:
             "application_name": "shunter",
             "default_transaction_read_only": "on" if read_only else "off",
         }
-        arguments = {"server_settings": settings}
+        # hide_parameters: an error is logged, and leases and hashes are not for logs
+        given: dict[str, Any] = {"connect_args": {"server_settings": settings}, "hide_parameters": True}
         if pool_size is None:
-            return create_async_engine(url, connect_args=arguments, poolclass=NullPool)
-        return create_async_engine(
-            url, connect_args=arguments, pool_size=pool_size, max_overflow=0, pool_pre_ping=True
-        )
+            return create_async_engine(url, poolclass=NullPool, **given)
+        return create_async_engine(url, pool_size=pool_size, max_overflow=0, pool_pre_ping=True, **given)
 
     async def lock(self) -> None:
         self._first = await self._locked()

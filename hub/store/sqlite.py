@@ -59,6 +59,7 @@ class Sqlite:
         engine = create_async_engine(
             "sqlite+aiosqlite://",
             async_creator=connect,
+            hide_parameters=True,  # an error is logged: leases and hashes are not for logs
             poolclass=AsyncAdaptedQueuePool,
             pool_size=connections,
             max_overflow=0,

@@ -20,25 +20,28 @@ _RUNS = f"""
     FROM runs WHERE runs.status IN ('queued', 'running') ORDER BY runs.id
 """  # noqa: S608 - names of our own fields
 
+# Both conditions, so that each query begins at the index of unfinished jobs.
+_UNFINISHED = f"jobs.finished_ms IS NULL AND jobs.status IN ({_STATUSES})"
+
 _JOBS = f"""
-    SELECT {columns(JobRow, "jobs")} FROM jobs
-    WHERE jobs.finished_ms IS NULL AND jobs.status IN ({_STATUSES}) ORDER BY jobs.id
+    SELECT {columns(JobRow, "jobs")} FROM jobs WHERE {_UNFINISHED} ORDER BY jobs.id
 """  # noqa: S608 - names of our own fields
 
 _ATTEMPTS = f"""
-    SELECT {columns(AttemptRow, "attempts")} FROM attempts
-    WHERE attempts.ended_ms IS NULL ORDER BY attempts.id
+    SELECT {columns(AttemptRow, "attempts")} FROM jobs
+    JOIN attempts ON attempts.job_id = jobs.id AND attempts.number = jobs.attempt
+    WHERE {_UNFINISHED} AND attempts.ended_ms IS NULL ORDER BY attempts.id
 """  # noqa: S608 - names of our own fields
 
-_LOST = """
+_LOST = f"""
     SELECT attempts.job_id, attempts.runner FROM jobs JOIN attempts ON attempts.job_id = jobs.id
-    WHERE jobs.finished_ms IS NULL AND jobs.losses > 0
+    WHERE {_UNFINISHED} AND jobs.losses > 0
       AND (attempts.ended IN ('lost', 'runner removed') OR attempts.outcome = 'error')
-"""
+"""  # noqa: S608 - words of our own
 
 _DECLINES = f"""
-    SELECT {columns(DeclineRow, "declines")} FROM declines JOIN jobs ON jobs.id = declines.job_id
-    WHERE declines.at_ms > :since_ms AND jobs.finished_ms IS NULL ORDER BY declines.id
+    SELECT {columns(DeclineRow, "declines")} FROM jobs JOIN declines ON declines.job_id = jobs.id
+    WHERE {_UNFINISHED} AND declines.at_ms > :since_ms ORDER BY declines.id
 """  # noqa: S608 - names of our own fields
 
 _RUNNERS = f"SELECT {columns(RunnerRow, 'runners')} FROM runners ORDER BY runners.name"  # noqa: S608 - ours

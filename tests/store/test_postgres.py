@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncTransaction
 
 from hub.store.engine import Store, open_store
+from hub.store.errors import is_disk_full
 from tests.postgres import Cluster
 from tests.store.making import claim, job_row, submit
 
@@ -111,6 +112,10 @@ async def test_a_serialization_failure_is_tried_again_and_other_errors_are_not(s
         if tries.count(code) == 1:
             await conn.execute(text(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$"))
 
+    with pytest.raises(DBAPIError) as full:
+        await store.writer.run(lambda conn: raising(conn, "53100"))
+    assert is_disk_full(full.value)
+    tries.clear()
     await store.writer.run(lambda conn: raising(conn, "40001"))
     assert tries == ["40001", "40001"]
     with pytest.raises(DBAPIError):

@@ -102,6 +102,8 @@ async def test_attempts_are_read_for_many_jobs_at_once(store: Store) -> None:
     async with store.read() as conn:
         found = await runs.attempts_of(conn, jobs)
         none = await runs.attempts_of(conn, [])
+        rows = await runs.jobs_by_id(conn, [jobs[2], 999_999, jobs[0]])
+    assert [row.id for row in rows] == [jobs[0], jobs[2]]
     assert {job: [row.number for row in rows] for job, rows in found.items()} == {
         jobs[0]: [1, 2],
         jobs[1]: [1],
