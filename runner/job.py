@@ -25,7 +25,7 @@ from runner.client import Hub
 from runner.config import Config
 from runner.errors import Aborted, HubError, Over
 from runner.report import Log
-from runner.sandbox.base import Command, Reason, SandboxBroken, Stop, Usage
+from runner.sandbox.base import Command, Reason, Stop, Usage
 from runner.sandbox.process import SHELL, ProcessSandbox
 from runner.unpack import NoRoom
 
@@ -127,7 +127,9 @@ class Work:
             log.warning("job %d: declined: %s", self.job.id, error)
             self._attempt.decline(str(error))
             return
-        except (SandboxBroken, OSError) as error:
+        except (Over, Aborted):
+            raise
+        except Exception as error:  # whatever it is, the hub must hear of it
             log.exception("job %d: the machinery failed", self.job.id)
             ended = Ended(outcome="error", error=f"the runner failed: {error}")
         self._state = "ending"

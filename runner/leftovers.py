@@ -13,9 +13,7 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from runner.sandbox.keeper import descendants, processes, signal_one
 
@@ -88,25 +86,23 @@ def remove(folder: Path) -> None:
 
     Logs what could not be removed (files of another user): it stays, and is tried again at the next start.
     """
-    failed: list[str] = []
-
-    def open_up(call: Callable[..., Any], path: str, info: Any) -> None:
-        if isinstance(info[1], FileNotFoundError):
-            return
-        try:
-            for each in (Path(path).parent, Path(path)):
-                if not each.is_symlink() and each.is_dir() and each.is_relative_to(folder):
-                    each.chmod(stat.S_IRWXU)
-            if call in (os.open, os.scandir, os.lstat) or Path(path).is_dir():
-                shutil.rmtree(path, onerror=lambda _call, bad, _info: failed.append(bad))
-            else:
-                Path(path).unlink(missing_ok=True)
-        except OSError:
-            failed.append(path)
-
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, onerror=open_up)
-    else:
+    if folder.is_symlink() or not folder.is_dir():
         folder.unlink(missing_ok=True)
-    if failed:
-        log.warning("%d files of %s cannot be removed, as %s", len(failed), folder, failed[0])
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    _open_up(folder)
+    for at, names, _ in os.walk(folder):
+        for name in names:
+            _open_up(Path(at, name))
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        left = next((str(path) for path in folder.rglob("*") if not path.is_dir()), str(folder))
+        log.warning("%s cannot be removed: %s is another user's, say", folder, left)
+
+
+def _open_up(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        if not folder.is_symlink():
+            folder.chmod(stat.S_IRWXU)

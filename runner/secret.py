@@ -42,7 +42,9 @@ def _begin_anew(words: Sequence[str], token: str, environ: Mapping[str, str]) ->
     os.set_inheritable(reader, True)
     clean = {key: text for key, text in environ.items() if key != VARIABLE} | {FD: str(reader)}
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, *_flags(), "-m", "runner", *words], clean)  # noqa: S606 - itself
+    # How this process was begun, up to its own words: the interpreter's options, `-m runner`, or a script.
+    begun = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
+    os.execve(sys.executable, [sys.executable, *begun, *words], clean)  # noqa: S606 - itself
 
 
 def shut_memory() -> None:
@@ -63,8 +65,3 @@ def _split(words: Sequence[str]) -> tuple[list[str], str]:
         else:
             kept.append(word)
     return kept, token
-
-
-def _flags() -> list[str]:
-    """The interpreter's own options, kept over the new beginning."""
-    return [f"-W{each}" for each in sys.warnoptions] + [f"-X{name}" for name in sys._xoptions]

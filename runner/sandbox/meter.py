@@ -41,11 +41,13 @@ class Meter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, with a last look at the disk. A second call changes nothing."""
-        if not self._ended.is_set():
-            self._ended.set()
-            self._thread.join()
-            self._measure_disk()
+        """Stop sampling; a walk that is under way is given up."""
+        self._ended.set()
+        self._thread.join()
+
+    def look_last(self) -> None:
+        """A last look at the disk, after `stop`: what the job took may have grown since."""
+        self._note_disk(disk_bytes(self._folder))
 
     @property
     def usage(self) -> Usage:
@@ -78,8 +80,12 @@ class Meter:
 
     def _measure_disk(self) -> float:
         began = time.monotonic()
-        self._note(disk_mib=-(-disk_bytes(self._folder) // _MIB))
+        self._note_disk(disk_bytes(self._folder, self._ended))
         return time.monotonic() - began
+
+    def _note_disk(self, size: int | None) -> None:
+        if size is not None:
+            self._note(disk_mib=-(-size // _MIB))
 
     def _note(self, *, memory_mib: int | None = None, disk_mib: int | None = None) -> None:
         old = self._usage
@@ -93,12 +99,17 @@ class Meter:
         )
 
 
-def disk_bytes(folder: Path) -> int:
-    """Bytes on disk of all below `folder`; a file with two names counts once. Links are not followed."""
+def disk_bytes(folder: Path, ended: threading.Event | None = None) -> int | None:
+    """Bytes on disk of all below `folder`; a file with two names counts once. Links are not followed.
+
+    None: `ended` was set before all was seen.
+    """
     total, count = 0, 0
     linked: set[tuple[int, int]] = set()
     ahead = [str(folder)]
     while ahead and count < MAX_ENTRIES:
+        if ended is not None and ended.is_set():
+            return None
         with contextlib.suppress(OSError), os.scandir(ahead.pop()) as entries:
             for entry in entries:
                 count += 1

@@ -176,6 +176,8 @@ class ProcessSandbox:
             if self._meter is not None:
                 self._kill_known(self._meter.seen)
             leftovers.kill_marked(self._mark)
+            if self._meter is not None:
+                self._meter.look_last()
 
     def destroy(self) -> None:
         """End it and remove the folder."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 T = TypeVar("T")
-TOKEN = "token-of-the-runner-in-tests"
+TOKEN = f"token-{secrets.token_hex(12)}"  # another run of these tests may be on this machine
 DEADLINE_S = 30.0
 
 

@@ -1,12 +1,14 @@
 """Jobs as the agent runs them: what the hub is told, in which order, and what is left: nothing."""
 
+import errno
 import os
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.runner.conftest import QUICK, Start, gone, with_mark
+from runner import job, report
+from tests.runner.conftest import Start, gone, with_mark
 from tests.runner.fakehub import Answer, FakeHub, eventually, problem
 
 
@@ -274,11 +276,9 @@ def test_a_log_that_the_hub_is_tired_of_does_not_keep_the_job_from_ending(hub: F
 
 def test_heartbeats_do_not_wait_for_a_job_that_takes_every_cpu(hub: FakeHub, start: Start) -> None:
     """B10, in short: every core is busy, with output at full speed, and no gap is near the lease."""
-    cpus = os.cpu_count() or 1
-    hub.queue(
-        1, f"for i in $(seq {2 * cpus}); do (timeout 3 yes {'y' * 200} | head -c 20000000) & done; wait"
-    )
-    start(timing=QUICK)
+    spin = "timeout 2 sh -c 'while :; do :; done' &"
+    hub.queue(1, spin * 2 * (os.cpu_count() or 1) + " yes | head -c 20000000; wait")
+    start()
     hub.finish_of(1)
     beats = [call.at for call in hub.of("/heartbeat")]
     gaps = [later - earlier for earlier, later in pairwise(beats)]
@@ -306,10 +306,6 @@ def test_a_tier_that_this_runner_has_not_is_declined(hub: FakeHub, start: Start)
 def test_a_disk_that_is_full_before_anything_ran_is_a_decline(
     hub: FakeHub, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import errno
-
-    from runner import job
-
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -318,6 +314,21 @@ def test_a_disk_that_is_full_before_anything_ran_is_a_decline(
     start()
     call = eventually(lambda: hub.of("/decline"), "it is declined")[0]
     assert "No space left on device" in call.json["reason"]
+
+
+def test_a_disk_that_fills_up_while_a_job_runs_is_an_error_and_ends_it(
+    hub: FakeHub, start: Start, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(report.Log, "write", full)
+    hub.queue(1, f"echo x; exec -a {mark} sleep 60")
+    start()
+    said = hub.finish_of(1)
+    assert said["outcome"] == "error"
+    assert "No space left on device" in said["error"]
+    assert gone(mark)
 
 
 def test_the_step_that_runs_is_told_by_the_heartbeat(hub: FakeHub, start: Start, tmp_path: Path) -> None:
