@@ -16,9 +16,11 @@ help: ## say what can be made
 demo: .venv/.hub ## a hub, three runners and two runs on this machine (KEEP=0: end by itself)
 	@$(BIN)/shunter demo $(if $(filter 0 no false,$(KEEP)),--no-keep)
 
+# Playwright keeps an event loop in the process that drives the browser: those tests run by themselves.
 test: .venv/.test ## all tests (ARGS="tests/wire -k matrix" for some; WORKERS=0: one after the other)
 	@.ci/packages
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup -m "not browser" $(ARGS)
+	@$(if $(ARGS),,$(BIN)/pytest -q -m browser)
 
 browser: .venv/.test ## only the tests that drive the pages in Chromium
 	@.ci/packages

@@ -82,8 +82,9 @@ async def stop(hub: Hub) -> None:
     """Write what is still to be written, and close."""
     hub.dispatch.shut()
     await hub.dispatch.tasks.settled()
-    with suppress(Exception):  # when a token was last used is no reason not to stop
+    with suppress(Exception):  # what was last heard of runners and tokens is no reason not to stop
         await tokens.save_uses(hub)
+        await asyncio.gather(*(runners.save(hub, live) for live in hub.dispatch.fleet.live.values()))
     await hub.store.close()
 
 

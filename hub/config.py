@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hub.placement.model import Settings
 
@@ -54,7 +55,7 @@ class Config:
     @property
     def database_url(self) -> str:
         """The store's SQLAlchemy URL."""
-        return self.database or f"sqlite+aiosqlite:///{self.data.resolve() / 'hub.sqlite'}"
+        return self.database or f"sqlite+aiosqlite:///{quote(str(self.data.resolve() / 'hub.sqlite'))}"
 
     @property
     def base_url(self) -> str:

@@ -231,15 +231,19 @@ class Dispatcher:
             self._offer(job_id)
 
     def polled(self, runner: LiveRunner) -> None:
-        """It polled just now; note when it will no longer count as there."""
+        """It polled just now; look again when it will no longer count as there."""
         self._changed(runner)
-        if runner.polled_ms is not None:
+        if runner.polled_ms is not None and not runner.watched:
+            runner.watched = True
             self.timers.at(runner.polled_ms + self.settings.polling_ms + 1, lambda _: self._away(runner))
 
     def _away(self, runner: LiveRunner) -> None:
-        if self.fleet.live.get(runner.name) is runner and not is_there(
-            runner.model, self.now_ms(), self.settings
-        ):
+        runner.watched = False
+        if self.fleet.live.get(runner.name) is not runner:
+            return
+        if is_there(runner.model, self.now_ms(), self.settings) and runner.open_claim is None:
+            self.polled(runner)  # it polled again in the meantime
+        else:
             self._changed(runner)
 
     # -- claims ---------------------------------------------------------------------------------
@@ -305,6 +309,8 @@ class Dispatcher:
         attempt.committed.set()
         claim.close(attempt)
         self.leases.time(attempt)
+        if attempt.runner not in self.fleet.live:  # it was removed while this was written
+            self.tasks.spawn(self.leases.on_lapsed(attempt, "not delivered"))
         self._tell(attempt.job)
 
     def _never_was(self, attempt: LiveAttempt) -> None:

@@ -61,6 +61,7 @@ class LiveRunner:
     ended: dict[int, int] = field(default_factory=dict)  # placed, over, room not yet given back -> until when
     awaited_by: dict[int, QueuedJob] = field(default_factory=dict)
     spent_claims: list[str] = field(default_factory=list)
+    watched: bool = False  # a timer looks when it no longer counts as there
     not_started: int = 0  # claims in a row that a living runner did not confirm
     failures_ms: list[int] = field(default_factory=list)  # when the machinery failed on it
     entry: Entry | None = None

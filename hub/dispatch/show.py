@@ -8,7 +8,7 @@ from hub.placement.placed import Comparison
 from hub.placement.preview import Previewed
 from hub.placement.waiting import RunnerLacks as LacksValue
 from hub.placement.waiting import Waiting as WaitingValue
-from hub.wire.runs import Considered, Lack, PreviewJob, Remedy, RunnerLacks, Waiting
+from hub.wire.runs import Lack, PreviewJob, Remedy, RunnerLacks, Waiting
 
 
 def lack_view(lack: model.Lack) -> Lack:
@@ -49,23 +49,36 @@ def preview_view(name: str, previewed: Previewed) -> PreviewJob:
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """The comparison as the store keeps it: JSON with `runners` (wire Considered) and `more`."""
+    """The comparison as the store keeps it: JSON with `runners` (wire Considered) and `more`.
+
+    Made by hand, for every claim makes one: the fields are those of wire Considered, and whoever
+    reads it back holds it to them.
+    """
     runners = [
-        Considered(
-            runner=one.runner,
-            rank=list(one.rank),
-            holds_images=one.holds_images,
-            speed_class=one.speed_class,
-            free_slots=one.free_slots,
-            load1=one.load1,
-            waiting=one.waiting,
-            chosen=one.chosen,
-            lacks=[lack_view(lack) for lack in one.lacks],
-        )
+        {
+            "runner": one.runner,
+            "rank": one.rank,
+            "holds_images": one.holds_images,
+            "speed_class": one.speed_class,
+            "free_slots": one.free_slots,
+            "load1": one.load1,
+            "waiting": one.waiting,
+            "chosen": one.chosen,
+            "lacks": [
+                {
+                    "code": lack.code,
+                    "text": lack.text,
+                    "lasting": lack.lasting,
+                    "remedy": None
+                    if lack.remedy is None
+                    else {"text": lack.remedy.text, "change": dict(lack.remedy.change)},
+                }
+                for lack in one.lacks
+            ],
+        }
         for one in comparison.runners
     ]
-    shown = [one.model_dump(mode="json", exclude_defaults=True) for one in runners]
-    return json.dumps({"runners": shown, "more": comparison.more}, separators=(",", ":"))
+    return json.dumps({"runners": runners, "more": comparison.more}, separators=(",", ":"))
 
 
 def _runners(found: Iterable[LacksValue]) -> list[RunnerLacks]:

@@ -21,7 +21,7 @@ from hub.wire.claim import Assignment, Claim, Drain
 log = logging.getLogger(__name__)
 
 SPENT_CLAIMS = 32  # claim ids remembered per runner: more than it can have under way
-SAVE_EVERY_MS = 60_000  # an unchanged offer is written this often at most: an idle poll writes nothing
+SAVE_EVERY_MS = 600_000  # an unchanged offer is written this often at most: an idle poll writes nothing
 
 
 async def claim(
@@ -37,11 +37,13 @@ async def claim(
         raise NotFound("this runner is not registered any more")
     now_ms = hub.now_ms()
     await _meet(hub, runner, message, address, now_ms)
-    record(hub, runner, message, now_ms)
+    _record(hub, runner, message, now_ms)
     if (again := _repeated(runner, message)) is not None:
+        hub.dispatch.polled(runner)
         await again.committed.wait()
         return _answer(hub, again)
     if message.claim_id in runner.spent_claims:
+        hub.dispatch.polled(runner)
         return None
     answer: asyncio.Future[LiveAttempt | None] = asyncio.get_running_loop().create_future()
     opened = OpenClaim(
@@ -91,11 +93,10 @@ async def _wait(opened: OpenClaim, wait_s: float, gone: asyncio.Event | None) ->
             left.cancel()
 
 
-def record(hub: Hub, runner: LiveRunner, message: Claim, now_ms: int) -> None:
+def _record(hub: Hub, runner: LiveRunner, message: Claim, now_ms: int) -> None:
     """Take over what the claim says, and write it where it is news."""
     before = runner.offer
     runner.record(message, now_ms)
-    hub.dispatch.polled(runner)
     news = before is None or _slow(before) != _slow(runner.offer)
     if news or now_ms - runner.saved_ms >= SAVE_EVERY_MS:
         runner.saved_ms = now_ms

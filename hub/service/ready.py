@@ -8,9 +8,9 @@ from hub.placement.model import Decline, Demand
 from hub.placement.need import DiskNeed, disk_need, usual_ms
 from hub.service import history
 from hub.service.hub import Hub
+from hub.store import endings, startup
 from hub.store import jobs as job_store
 from hub.store import runs as run_store
-from hub.store import startup
 from hub.store.endings import Ending
 from hub.store.rows import AttemptRow, Change, JobRow
 from hub.wire.base import plain_text
@@ -145,8 +145,9 @@ async def start_up(hub: Hub) -> None:
         hub.dispatch.ready(job)
         if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
             hub.dispatch.time_hold(waiting)
+    out = {attempt.job_id for attempt in loaded.attempts}
     for row, why in broken:
-        await _fail(hub, row.id, row.attempt, why)
+        await _fail(hub, row.id, row.attempt, why, is_out=row.id in out)
 
 
 async def invalid(hub: Hub, job_id: int, error: str) -> None:
@@ -156,11 +157,19 @@ async def invalid(hub: Hub, job_id: int, error: str) -> None:
         await _fail(hub, job_id, job.attempt, error)
 
 
-async def _fail(hub: Hub, job_id: int, attempt: int, error: str) -> None:
+async def _fail(hub: Hub, job_id: int, attempt: int, error: str, *, is_out: bool = False) -> None:
+    """End a job that is not valid; `is_out`: an attempt at it is on a runner, and is over with it."""
     told = plain_text(f"the job is not valid: {error}", 500)
-    changes = await job_store.fail_queued(
-        hub.store.writer, job=job_id, attempt=attempt, error=told, now_ms=hub.now_ms()
-    )
+    now_ms = hub.now_ms()
+    if is_out:
+        ending = Ending(
+            job=job_id, number=attempt, how="finished", now_ms=now_ms, outcome="error", error=told
+        )
+        changes = (await endings.end(hub.store.writer, ending)).changes
+    else:
+        changes = await job_store.fail_queued(
+            hub.store.writer, job=job_id, attempt=attempt, error=told, now_ms=now_ms
+        )
     await follow(hub, changes)
 
 

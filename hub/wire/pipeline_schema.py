@@ -20,7 +20,7 @@ MAX_ENV = 500  # names; an environment of Linux holds 2 MiB in all, runners add 
 MAX_SCRIPT = 30_000  # characters of a command or a value: one argument of Linux holds 128 KiB, 4 bytes each
 MAX_MATRIX_KEYS = 6  # more give more than MAX_JOBS jobs even with three values each
 MAX_GLOBS = 100  # of artifacts, or of one kind of report
-MAX_RETRIES = 10  # a machine that failed ten times in a row needs a person
+MAX_RETRIES = 2  # three attempts in all: a job that costs three machines needs a person
 MAX_LIMIT = 1000  # jobs of one group at a time: more is no limit
 MAX_CPUS = 100_000
 

@@ -265,6 +265,17 @@ async def test_removing_a_runner_queues_its_job_again_and_keeps_its_name(tmp_pat
         assert view["waiting"]["headline"] == "no runner serves andy/demo"
 
 
+async def test_a_claim_that_is_written_while_its_runner_is_removed_is_undone_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as hub:
+        machine = await hub.machine("a")
+        job = await hub.one_job()
+        _, removal = await asyncio.gather(machine.claim(), hub.admin.call("DELETE", "/runners/a"))
+        assert removal.status_code == 204
+        await hub.settle()
+        assert (await hub.job(job))["status"] == "queued"
+        assert hub.hub.dispatch.attempts == {}
+
+
 async def test_a_job_waits_a_day_and_then_ends_with_its_last_reason(tmp_path: Path) -> None:
     from hub.service import queue
 

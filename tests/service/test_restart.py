@@ -38,6 +38,24 @@ async def test_a_broken_row_fails_alone_and_once(tmp_path: Path, table: str, col
         assert (await hub.admin.get(f"/runs/{view['run']}"))["status"] == "error"
 
 
+async def test_a_row_that_broke_while_its_job_ran_ends_the_job(tmp_path: Path) -> None:
+    async with running(tmp_path) as hub:
+        machine = await hub.machine("a")
+        job = await hub.one_job()
+        given = await machine.claim()
+        assert given is not None
+        await machine.start(given)
+        clock = hub.clock
+    with sqlite3.connect(tmp_path / "hub.sqlite") as database:
+        database.execute("UPDATE jobs SET spec = '{'")
+    database.close()
+    async with running(tmp_path, clock=clock) as hub:
+        machine.client = hub.client
+        view = await hub.job(job)
+        assert view["status"] == "error"
+        assert (await machine.beat(given)).status_code == 409
+
+
 async def test_an_attempt_goes_on_over_a_restart_and_its_lease_starts_anew(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         machine = await hub.machine("a")
