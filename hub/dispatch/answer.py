@@ -25,7 +25,13 @@ def draw_up(
     now_ms, fleet = board.now_ms, board.fleet
     sentence = placed_sentence(queued, fleet[claim.runner], fleet.value, now_ms)
     compared = compare(
-        queued, claim.runner, fleet.value, now_ms, among=board.nearest(queued), rooms=fleet.room
+        queued,
+        claim.runner,
+        fleet.value,
+        now_ms,
+        among=board.nearest(queued),
+        rooms=fleet.room,
+        lasting=board.lasting(queued),
     )
     attempt = LiveAttempt(
         job=job,

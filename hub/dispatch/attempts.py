@@ -32,6 +32,7 @@ class LiveJob:
     attempt: int = 0
     losses: int = 0
     usual_ms: int | None = None
+    running_ms: int | None = None  # since when it runs; None: it does not, or the hub was started since
     held_since_ms: int | None = None
     declines: tuple[Decline, ...] = ()
     lost_on: frozenset[str] = frozenset()

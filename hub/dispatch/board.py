@@ -6,14 +6,14 @@ class), by `placement.fit` like everything else; the passing half is judged anew
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hub.dispatch.fleet import Entry, Fleet
 from hub.dispatch.queue import Group, Queue
 from hub.placement.choose import hold_is_over
-from hub.placement.fit import first_lack, shape_lacks, with_jobs
+from hub.placement.fit import first_lack, shape, shape_lacks, with_jobs
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.model import QueuedJob, Runner, Settings
+from hub.placement.model import Lack, QueuedJob, Runner, Settings
 from hub.placement.rank import Ease, Rank, is_there, preference, rank
 
 
@@ -104,6 +104,19 @@ class LiveBoard:
         """Runners to compare for `job`: those that are about best first, then all others."""
         yield from self._best_first(job, waiting=False)
         yield from self.fleet.live
+
+    def lasting(self, job: QueuedJob) -> Callable[[str], tuple[Lack, ...]]:
+        """What a runner lacks for `job` for good, by name; nothing where its entry has a verdict."""
+        verdicts = self.queue.group_of(job.id).verdicts
+
+        def of(runner: str) -> tuple[Lack, ...]:
+            entry = self.fleet.live[runner].entry
+            if entry in verdicts:
+                return ()
+            key = shape(self.fleet[runner]) if entry is None else entry.key[0]
+            return shape_lacks(job.demand, key, self.fleet.value)
+
+        return of
 
     def is_there(self, runner: str) -> bool:
         """Whether a runner may be awaited now."""

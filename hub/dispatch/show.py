@@ -1,6 +1,5 @@
 """Values of placement as they travel: field by field, sentences unchanged."""
 
-import json
 from collections.abc import Iterable
 
 from hub.placement import model
@@ -8,6 +7,7 @@ from hub.placement.placed import Comparison
 from hub.placement.preview import Previewed
 from hub.placement.waiting import RunnerLacks as LacksValue
 from hub.placement.waiting import Waiting as WaitingValue
+from hub.wire.base import to_json
 from hub.wire.runs import Lack, PreviewJob, Remedy, RunnerLacks, Waiting
 
 
@@ -78,7 +78,7 @@ def comparison_json(comparison: Comparison) -> str:
         }
         for one in comparison.runners
     ]
-    return json.dumps({"runners": runners, "more": comparison.more}, separators=(",", ":"))
+    return to_json({"runners": runners, "more": comparison.more})
 
 
 def _runners(found: Iterable[LacksValue]) -> list[RunnerLacks]:

@@ -77,13 +77,15 @@ def compare(
     *,
     among: Iterable[str] | None = None,
     rooms: Callable[[str], Headroom] | None = None,
+    lasting: Callable[[str], tuple[Lack, ...]] | None = None,
     limit: int = COMPARED,
 ) -> Comparison:
     """The comparison behind giving `job` to `chosen`: at most `limit` runners, the others counted.
 
     `among`: the names to look at, best first, for a caller that has them in order; only the first
     `limit` of them are judged. None: every runner is judged, which a large fleet cannot afford.
-    `rooms`: gives a runner's headroom, where the caller has it. None: it is worked out.
+    `rooms` gives a runner's headroom and `lasting` its `shape_lacks`, where the caller has them.
+    None: they are worked out.
     """
     names = list(fleet.runners) if among is None else _first(among, chosen, limit)
     looked: list[tuple[bool, tuple[int, int, int], Preference, Considered]] = []
@@ -91,7 +93,8 @@ def compare(
         if (runner := fleet.runners.get(name)) is None:
             continue
         room = headroom(runner, fleet.settings) if rooms is None else rooms(name)
-        found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room)
+        known = None if lasting is None else lasting(name)
+        found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room, lasting=known)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
         considered = _considered(job, runner, room, found, chosen)
         looked.append((name != chosen, distance(found), key, considered))

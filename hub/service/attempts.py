@@ -45,6 +45,7 @@ async def start(hub: Hub, principal: Principal, job_id: int, message: Start) -> 
         raise _over()
     attempt.confirmed, attempt.preparing = True, message.phase == "preparing"
     attempt.canceling = beat.cancel
+    attempt.job.running_ms = now_ms if message.phase == "running" else None
     _heard(hub, attempt, confirmed.expires_ms)
     if (runner := hub.dispatch.fleet.live.get(attempt.runner)) is not None:
         runner.not_started = 0

@@ -2,6 +2,7 @@
 
 from hub.service.hub import Hub, Recent
 from hub.store import history as store
+from hub.store.endings import Ending
 
 MAX_KNOWN = 10_000  # jobs by project and name; a hub with more asks the store again
 
@@ -24,6 +25,18 @@ async def learned(hub: Hub, project: str, name: str) -> Recent:
     return found
 
 
+def add(hub: Hub, project: str, name: str, ending: Ending, duration_ms: int) -> None:
+    """A job of this name has ended by itself: it is the newest of the last five."""
+    found = hub.recent.get((project, name))
+    if found is None:
+        return
+    hub.recent[(project, name)] = Recent(
+        peaks_disk_mib=(ending.peak_disk_mib, *found.peaks_disk_mib)[: store.RECENT],
+        peaks_memory_mib=(ending.peak_memory_mib, *found.peaks_memory_mib)[: store.RECENT],
+        durations_ms=(duration_ms, *found.durations_ms)[: store.RECENT],
+    )
+
+
 def forget(hub: Hub, project: str, name: str) -> None:
-    """A job of this name has ended: learn anew when it is next asked for."""
+    """Something else became of a job of this name: ask the store when it is next asked for."""
     hub.recent.pop((project, name), None)

@@ -18,6 +18,23 @@ from hub.wire.runs import FINAL
 from hub.wire.spec import JobSpec
 
 
+async def new_job(
+    hub: Hub, job_id: int, live: LiveRun, written: str, spec: JobSpec, run: run_store.NewRun
+) -> LiveJob:
+    """The live form of a job that was just stored; `written` is its spec as it was stored."""
+    recent = await history.learned(hub, run.project, spec.name)
+    return LiveJob(
+        id=job_id,
+        run=live,
+        name=spec.name,
+        spec=written,
+        demand=demand_of(run.project, spec, disk_need(recent.peaks_disk_mib, spec.disk_mib)),
+        priority=run.priority,
+        queued_ms=run.created_ms,
+        usual_ms=usual_ms(recent.durations_ms),
+    )
+
+
 async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
     """The live form of an unfinished job; its demand takes in what its recent runs took.
 
@@ -88,8 +105,16 @@ async def follow(
                 hub.dispatch.leases.over(attempt)
             hub.dispatch.jobs.pop(change.job, None)
             if job is not None:
-                history.forget(hub, job.run.project, job.name)
+                _remember(hub, job, ending if ending is not None and ending.job == job.id else None)
         hub.events.tell(("job", change.job), ("log", change.job), ("run", change.run), ("queue",))
+
+
+def _remember(hub: Hub, job: LiveJob, ending: Ending | None) -> None:
+    """Learn from a job that is final, or ask the store anew where it is not known how it went."""
+    if ending is None or ending.outcome not in ("succeeded", "failed") or job.running_ms is None:
+        history.forget(hub, job.run.project, job.name)
+    else:
+        history.add(hub, job.run.project, job.name, ending, ending.now_ms - job.running_ms)
 
 
 def _requeued(job: LiveJob, runner: str, ending: Ending) -> None:

@@ -5,7 +5,7 @@ what. Only `confirm` and `beat`, the runner's own calls, move the end of a lease
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import text
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hub.store.endings import Ended, Ending, How, end
 from hub.store.rows import AttemptRow, columns, read
-from hub.store.sql import each
+from hub.store.sql import each, values_of
 from hub.store.writer import Batch, Writer
 
 __all__ = [
@@ -95,7 +95,8 @@ _ATTEMPT = """
     SELECT job, number, runner, instance, claim_id, lease, placed, comparison, now_ms, expires_ms, ''
     FROM INPUT
 """
-_CLAIM_COLUMNS = (
+_CLAIM_COLUMNS = "job bigint, number bigint, runner text, placed text"
+_ATTEMPT_COLUMNS = (
     "job bigint, number bigint, runner text, instance text, claim_id text, lease text, placed text, "
     "comparison text, now_ms bigint, expires_ms bigint"
 )
@@ -173,15 +174,18 @@ _COLUMNS = columns(AttemptRow, "attempts")
 
 
 async def _claim_many(conn: AsyncConnection, rows: Sequence[Claimed]) -> list[bool]:
-    values = {row.job: asdict(row) for row in rows}
-    given = {row.id for row in await each(conn, _CLAIM, _CLAIM_COLUMNS, values.values())}
+    values = {row.job: values_of(row) for row in rows}
+    slim = [
+        {"job": row.job, "number": row.number, "runner": row.runner, "placed": row.placed} for row in rows
+    ]
+    given = {row.id for row in await each(conn, _CLAIM, _CLAIM_COLUMNS, slim)}
     if given:
-        await each(conn, _ATTEMPT, _CLAIM_COLUMNS, [values[job] for job in sorted(given)])
+        await each(conn, _ATTEMPT, _ATTEMPT_COLUMNS, [values[job] for job in sorted(given)])
     return [row.job in given for row in rows]
 
 
 async def _confirm_many(conn: AsyncConnection, rows: Sequence[Confirmed]) -> list[Beat | None]:
-    values = {row.job: asdict(row) for row in rows}
+    values = {row.job: values_of(row) for row in rows}
     found = await each(conn, _CONFIRM, _CONFIRM_COLUMNS, values.values())
     numbers = {row.job_id: row.number for row in found}
     if not numbers:
@@ -196,7 +200,7 @@ async def _confirm_many(conn: AsyncConnection, rows: Sequence[Confirmed]) -> lis
 async def _beat_many(conn: AsyncConnection, rows: Sequence[Beaten]) -> list[Beat | None]:
     values = []
     for row in rows:
-        value = asdict(row)
+        value = values_of(row)
         del value["now_ms"]
         values.append(value)
     found = await each(conn, _BEAT, _BEAT_COLUMNS, values)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hub.store.endings import Ended, Ending, end_many
 from hub.store.errors import Taken
 from hub.store.rows import RunnerRow, columns, read
-from hub.store.sql import each
+from hub.store.sql import each, values_of
 from hub.store.writer import Batch, Writer
 
 
@@ -170,7 +170,7 @@ async def save(writer: Writer, saved: Saved) -> bool:
 
 
 async def _save_many(conn: AsyncConnection, rows: Sequence[Saved]) -> list[bool]:
-    found = await each(conn, _SAVE, _SAVE_COLUMNS, [asdict(row) for row in rows])
+    found = await each(conn, _SAVE, _SAVE_COLUMNS, [values_of(row) for row in rows])
     names = {row.name for row in found}
     return [row.name in names for row in rows]
 

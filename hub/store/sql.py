@@ -40,6 +40,11 @@ async def each(conn: AsyncConnection, sql: str, columns: str, rows: Rows, **para
     return list(result) if result.returns_rows else []
 
 
+def values_of(row: Any) -> dict[str, Any]:
+    """The fields of a flat dataclass with slots by name: `asdict` without its deep copy."""
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
 def _clean(value: Any) -> Any:
     """PostgreSQL keeps no NUL in a text; one must not fail the batch it travels in."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
+import pydantic_core
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 # C0 and C1 controls and the bidirectional overrides: they can forge what a terminal or a page shows.
@@ -46,6 +47,11 @@ def _plain(text: str) -> str:
 def plain_text(text: str, limit: int = 1000) -> str:
     """`text` made safe to show: control characters replaced by U+FFFD, cut at `limit` characters."""
     return _UNSAFE_TEXT.sub("\ufffd", text)[:limit]
+
+
+def to_json(value: object) -> str:
+    """`value`, of what JSON knows, as text: several times as fast as the standard library."""
+    return pydantic_core.to_json(value).decode()
 
 
 def _utc(value: datetime) -> str:
