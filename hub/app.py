@@ -188,6 +188,7 @@ class _Server(uvicorn.Server):
 def serve(config: Config) -> None:
     """Serve until a signal. Ends the process with a message where the hub cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # the store says which schema it made
     try:
         uvloop.run(_serve(config))
     except StoreError as error:

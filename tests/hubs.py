@@ -112,6 +112,7 @@ class Running:
     clock: ManualClock
     client: httpx.AsyncClient
     admin: Api
+    rescued: int = 0  # jobs that only the sweep may find, in a test that drops wake-ups on purpose
 
     async def tick(self, seconds: float = 0) -> None:
         """Move the clock, carry out what fell due, and let everything settle."""
@@ -172,7 +173,11 @@ async def running(folder: Path, clock: ManualClock | None = None, **config: Any)
     file = await tokens.first_admin(hub) or folder / tokens.ADMIN_TOKEN_FILE
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+        running = Running(app, hub, clock, client, Api(client, file.read_text().strip()))
         try:
-            yield Running(app, hub, clock, client, Api(client, file.read_text().strip()))
+            yield running
+            await running.settle()
+            hub.dispatch.sweep()
+            assert hub.dispatch.rescued_by_sweep == running.rescued, "a wake-up was missed"
         finally:
             await hub_app.stop(hub)

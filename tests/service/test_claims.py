@@ -253,6 +253,7 @@ async def test_the_sweep_finds_what_a_dropped_wake_up_left_and_counts_it(tmp_pat
         assert hub.hub.dispatch.sweep() == 1
         assert await poll is not None
         assert hub.hub.dispatch.rescued_by_sweep == 1
+        hub.rescued = 1
 
 
 async def test_room_comes_back_when_the_runner_says_that_the_sandbox_is_gone(tmp_path: Path) -> None:
