@@ -16,6 +16,7 @@ from hub.placement.fit import as_placed
 from hub.store.endings import How
 
 OVERDUE_MS = 10_000  # a lease that ran out this long ago was missed by its timer
+LOOK_AGAIN_MS = 1000  # after an end that its runner's word overtook
 
 Lapsed = Callable[[LiveAttempt, How], Coroutine[Any, Any, None]]
 
@@ -55,6 +56,10 @@ class Leases:
         if not attempt.confirmed:
             self._timers.at(attempt.assigned_ms + self._start_ms, lambda now_ms: self._look(attempt, now_ms))
         self._timers.at(attempt.expires_ms, lambda now_ms: self._look(attempt, now_ms))
+
+    def look_again(self, attempt: LiveAttempt) -> None:
+        """What was due did not come about: look again soon, when the renewal is known here too."""
+        self._timers.at(self._now_ms() + LOOK_AGAIN_MS, lambda now_ms: self._look(attempt, now_ms))
 
     def take_over(self, attempt: LiveAttempt) -> None:
         """An attempt that was out when the hub stopped goes on."""

@@ -154,7 +154,8 @@ async def lapsed(hub: Hub, attempt: LiveAttempt, how: How) -> None:
         horizon_ms=now_ms,
         reason="its runner was not heard from",
     )
-    await end(hub, attempt, ending)
+    if (await end(hub, attempt, ending)).state == "over":  # a word of its runner was quicker
+        hub.dispatch.leases.look_again(attempt)
 
 
 async def lost(hub: Hub, attempt: LiveAttempt, reason: str) -> None:

@@ -43,7 +43,7 @@ class Claimed:
     claim_id: str | None
     lease: str
     placed: str
-    comparison: str | None  # JSON list of wire Considered
+    comparison: str | None  # JSON: `runners` (wire Considered) and `more`
     now_ms: int
     expires_ms: int
 
@@ -90,15 +90,18 @@ _CLAIM = """
 """
 
 _ATTEMPT = """
-    INSERT INTO attempts (job_id, number, runner, instance, claim_id, lease, placed, comparison,
+    INSERT INTO attempts (job_id, number, runner, instance, claim_id, lease, placed,
                           assigned_ms, expires_ms, reason)
-    SELECT job, number, runner, instance, claim_id, lease, placed, comparison, now_ms, expires_ms, ''
+    SELECT job, number, runner, instance, claim_id, lease, placed, now_ms, expires_ms, ''
     FROM INPUT
 """
 _CLAIM_COLUMNS = "job bigint, number bigint, runner text, placed text"
+_COMPARISON = """
+    INSERT INTO comparisons (job_id, number, body) SELECT job, number, body FROM INPUT
+"""
 _ATTEMPT_COLUMNS = (
     "job bigint, number bigint, runner text, instance text, claim_id text, lease text, placed text, "
-    "comparison text, now_ms bigint, expires_ms bigint"
+    "now_ms bigint, expires_ms bigint"
 )
 
 _CONFIRM = """
@@ -175,12 +178,20 @@ _COLUMNS = columns(AttemptRow, "attempts")
 
 async def _claim_many(conn: AsyncConnection, rows: Sequence[Claimed]) -> list[bool]:
     values = {row.job: values_of(row) for row in rows}
+    for value in values.values():
+        del value["comparison"]  # some KiB, which go down once and by themselves
     slim = [
         {"job": row.job, "number": row.number, "runner": row.runner, "placed": row.placed} for row in rows
     ]
     given = {row.id for row in await each(conn, _CLAIM, _CLAIM_COLUMNS, slim)}
     if given:
         await each(conn, _ATTEMPT, _ATTEMPT_COLUMNS, [values[job] for job in sorted(given)])
+        compared = [
+            {"job": row.job, "number": row.number, "body": row.comparison}
+            for row in rows
+            if row.comparison is not None and row.job in given
+        ]
+        await each(conn, _COMPARISON, "job bigint, number bigint, body text", compared)
     return [row.job in given for row in rows]
 
 

@@ -78,7 +78,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """An attempt, without its comparison, which may be long: see `runs.comparison`."""
+    """An attempt. Its comparison stands apart: see `runs.comparison`."""
 
     id: int
     job_id: int

@@ -213,8 +213,8 @@ async def attempts_of(conn: AsyncConnection, job_ids: Collection[int]) -> Mappin
 
 
 async def comparison(conn: AsyncConnection, job_id: int, number: int) -> str | None:
-    """The whole comparison behind an attempt's placement: JSON list of wire Considered."""
-    query = "SELECT comparison FROM attempts WHERE job_id = :job AND number = :number"
+    """The whole comparison behind an attempt's placement: see tables.Comparison."""
+    query = "SELECT body FROM comparisons WHERE job_id = :job AND number = :number"
     found: str | None = (
         await conn.execute(text(query), {"job": job_id, "number": number})
     ).scalar_one_or_none()

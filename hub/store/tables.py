@@ -123,7 +123,6 @@ class Attempt(SQLModel, table=True):
     claim_id: str | None = None
     lease: str
     placed: str = Field(default="", sa_column=Column(Text, nullable=False))
-    comparison: str | None = Field(default=None, sa_column=Column(Text))  # JSON list of wire Considered
     assigned_ms: int = Field(sa_column=_ms(nullable=False))
     confirmed_ms: int | None = Field(default=None, sa_column=_ms())  # `start` arrived
     running_ms: int | None = Field(default=None, sa_column=_ms())
@@ -138,6 +137,16 @@ class Attempt(SQLModel, table=True):
     memory_mib: int | None = Field(default=None, sa_column=_ms())  # last told by a heartbeat
     disk_mib: int | None = Field(default=None, sa_column=_ms())
     step: int | None = None
+
+
+class Comparison(SQLModel, table=True):
+    """The comparison behind an attempt's placement. Apart from the attempt, whose row is written often."""
+
+    __tablename__ = "comparisons"
+
+    job_id: int = Field(foreign_key="jobs.id", primary_key=True)
+    number: int = Field(primary_key=True)
+    body: str = Field(sa_column=Column(Text, nullable=False))  # JSON: `runners` (wire Considered) and `more`
 
 
 class Decline(SQLModel, table=True):

@@ -1,4 +1,4 @@
-"""The first tables: runs, jobs, attempts, declines, runners, tokens, artifacts, workspaces."""
+"""The first tables: runs, jobs, attempts, comparisons, declines, runners, tokens, artifacts, workspaces."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -130,6 +130,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("job_id", "attempt", "path", name="artifacts_path"),
     )
     op.create_table(
+        "comparisons",
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"]),
+        sa.PrimaryKeyConstraint("job_id", "number"),
+    )
+    op.create_table(
         "attempts",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
@@ -139,7 +147,6 @@ def upgrade() -> None:
         sa.Column("claim_id", sa.String(), nullable=True),
         sa.Column("lease", sa.String(), nullable=False),
         sa.Column("placed", sa.Text(), nullable=False),
-        sa.Column("comparison", sa.Text(), nullable=True),
         sa.Column("assigned_ms", sa.BigInteger(), nullable=False),
         sa.Column("confirmed_ms", sa.BigInteger(), nullable=True),
         sa.Column("running_ms", sa.BigInteger(), nullable=True),
@@ -179,5 +186,15 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """The way back, for a copy: a hub refuses a schema newer than itself and never goes back."""
-    for table in ("declines", "attempts", "artifacts", "jobs", "workspaces", "tokens", "runs", "runners"):
+    for table in (
+        "declines",
+        "comparisons",
+        "attempts",
+        "artifacts",
+        "jobs",
+        "workspaces",
+        "tokens",
+        "runs",
+        "runners",
+    ):
         op.drop_table(table)

@@ -63,6 +63,21 @@ async def test_a_lease_lasts_as_long_as_the_runner_gives_signs_of_life(tmp_path:
         assert (await hub.job(job))["status"] == "queued"
 
 
+async def test_a_renewal_that_overtakes_the_end_of_a_lease_is_watched_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as hub:
+        machine, given, job = await on_a_runner(hub)
+        hub.clock.ms += 30_000
+        await machine.beat(given)
+        hub.hub.dispatch.attempts[job].expires_ms -= 30_000  # as if the beat were written, not yet known here
+        await hub.tick(31)
+        assert (await hub.job(job))["status"] == "running"
+        await hub.tick(2)
+        await hub.tick(60)
+        assert (await hub.job(job))["status"] == "queued", "its timer found it, not the sweep"
+
+
 async def test_a_job_that_costs_three_runners_ends_and_names_them(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         machines = [await hub.machine(name) for name in ("alder", "birch", "cedar")]
