@@ -65,6 +65,7 @@ async def start(config: Config, clock: Clock | None = None) -> Hub:
         spool=spool,
     )
     dispatch.leases.on_lapsed = lambda attempt, how: attempts.lapsed(hub, attempt, how)
+    dispatch.on_superseded = lambda job_ids: ready.superseded(hub, job_ids)
     dispatch.on_invalid = lambda job_id, error: ready.invalid(hub, job_id, error)
     dispatch.on_unsure = lambda job_id: ready.reload(hub, job_id)
     try:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from hub.placement.model import Decline, Demand, QueuedJob
 from hub.wire.claim import Assignment
+from hub.wire.spec import Concurrency
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +30,7 @@ class LiveJob:
     demand: Demand
     priority: int
     queued_ms: int
+    group: Concurrency | None = None  # its concurrency group
     attempt: int = 0
     losses: int = 0
     usual_ms: int | None = None

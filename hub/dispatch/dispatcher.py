@@ -17,6 +17,7 @@ from typing import Any
 from hub.dispatch.answer import draw_up
 from hub.dispatch.attempts import LiveAttempt, LiveJob, OpenClaim
 from hub.dispatch.board import LiveBoard
+from hub.dispatch.concurrency import Concurrency
 from hub.dispatch.events import Events
 from hub.dispatch.fleet import Fleet, LiveRunner
 from hub.dispatch.leases import Leases
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_MS = 5000  # after a store that did not answer
 
 
-async def _nobody(job_id: int, error: str = "") -> None:
+async def _nobody(*which: object) -> None:
     """Until the service says who knows."""
 
 
@@ -64,6 +65,8 @@ class Dispatcher:
         self.timers = Timers()
         self.events = Events()
         self.jobs: dict[int, LiveJob] = {}
+        self.concurrency = Concurrency()
+        self.on_superseded: Callable[[list[int]], Coroutine[Any, Any, None]] = _nobody
         self.rescued_by_sweep = 0
         self.closing = False
         self.on_unsure: Callable[[int], Coroutine[Any, Any, None]] = _nobody
@@ -81,15 +84,24 @@ class Dispatcher:
     # -- jobs -----------------------------------------------------------------------------------
 
     def ready(self, job: LiveJob) -> None:
-        """`job` may run now: give it to the best waiting runner, or queue it."""
+        """`job` may run now, if its group has a place: give it to the best waiting runner, or queue it."""
         self.jobs[job.id] = job
+        if not self.concurrency.enter(job):
+            self._tell(job)
+            if older := self.concurrency.superseded_by(job):
+                self.tasks.spawn(self.on_superseded(older))
+            return
         self._enqueue(job)
         self._offer(job.id)
 
-    def withdraw(self, job_id: int) -> None:
-        """`job_id` is final, or otherwise out of the queue: forget it there."""
+    def final(self, job_id: int) -> LiveJob | None:
+        """`job_id` is final: forget it, and let the next of its group in. None: it was not known."""
         if job_id in self.queue:
             self._dequeue(job_id)
+        job = self.jobs.pop(job_id, None)
+        if job is not None and (following := self.concurrency.leave(job)) is not None:
+            self.ready(following)
+        return job
 
     def _enqueue(self, job: LiveJob) -> None:
         group = self.queue.add(job.queued())

@@ -5,7 +5,7 @@ others with the same demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,10 +92,6 @@ class Queue:
     def group_of(self, job_id: int) -> Group:
         """The group of a queued job."""
         return self.groups[group_key(self._jobs[job_id])]
-
-    def in_order(self) -> Sequence[QueuedJob]:
-        """All jobs in queue order. Costs a sort: for views, not for decisions."""
-        return sorted(self._jobs.values(), key=_order)
 
     def __iter__(self) -> Iterator[QueuedJob]:
         return iter(self._jobs.values())

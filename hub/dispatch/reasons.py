@@ -11,7 +11,7 @@ from hub.dispatch.queue import GroupKey, group_key
 from hub.placement.headroom import Headroom
 from hub.placement.judgement import Judgement, judge_job
 from hub.placement.model import QueuedJob
-from hub.placement.waiting import Waiting, reason
+from hub.placement.waiting import GroupFull, Waiting, reason
 
 KEPT_MS = 1000
 
@@ -35,11 +35,12 @@ class Reasons:
         now_ms: int,
         *,
         needs: Sequence[str] = (),
+        group: GroupFull | None = None,
         visible: Collection[str] | None = None,
     ) -> Waiting:
         """Why `job` waits, for one reader (see `placement.waiting.reason`)."""
-        if needs:
-            return reason(job, None, needs=needs)
+        if needs or group is not None:
+            return reason(job, None, needs=needs, group=group)
         judgement = self._judgement(job, now_ms)
         place = self._place(job, judgement) if judgement.fitting else 1
         return reason(job, judgement, place, visible=visible)

@@ -2,6 +2,7 @@
 
 import logging
 
+from hub.placement.model import QueuedJob
 from hub.service import ready
 from hub.service.access import Principal, authorise, reaches
 from hub.service.hub import Hub
@@ -21,7 +22,8 @@ MAX_SHAPES = 200
 async def view(hub: Hub, principal: Principal) -> QueueView:
     """The queued jobs within the reader's reach, in queue order, each with its reason."""
     authorise(principal, "read")
-    mine = [job for job in hub.dispatch.queue.in_order() if reaches(principal.scope, job.demand.project)]
+    mine = [job for job in _ready(hub) if reaches(principal.scope, job.demand.project)]
+    mine.sort(key=lambda job: job.order)
     async with hub.store.read() as conn:
         rows = await store.jobs_by_id(conn, [job.id for job in mine[:MAX_SHOWN]])
     found = {row.id: row for row in rows}
@@ -29,6 +31,11 @@ async def view(hub: Hub, principal: Principal) -> QueueView:
     return QueueView(
         jobs=[job_view(hub, principal, row) for row in shown], more=max(0, len(mine) - MAX_SHOWN)
     )
+
+
+def _ready(hub: Hub) -> list[QueuedJob]:
+    """All jobs that could run: those in the queue, and those that wait for their groups."""
+    return [*hub.dispatch.queue, *(job.queued() for job in hub.dispatch.concurrency.waiting.values())]
 
 
 async def fleet(hub: Hub, principal: Principal) -> FleetView:
@@ -68,7 +75,7 @@ async def expire(hub: Hub) -> None:
     limit_ms = int(hub.config.queue_s * 1000)
     now_ms = hub.now_ms()
     everyone = Principal(name="hub", kind="admin")
-    for job in [one for one in hub.dispatch.queue if now_ms - one.order[1] >= limit_ms]:
+    for job in [one for one in _ready(hub) if now_ms - one.order[1] >= limit_ms]:
         live = hub.dispatch.jobs.get(job.id)
         if live is None:
             continue

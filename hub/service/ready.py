@@ -32,6 +32,7 @@ async def new_job(
         priority=run.priority,
         queued_ms=run.created_ms,
         usual_ms=usual_ms(recent.durations_ms),
+        group=spec.concurrency,
     )
 
 
@@ -55,6 +56,7 @@ async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
         losses=row.losses,
         usual_ms=usual_ms(learned.durations_ms),
         held_since_ms=row.held_since_ms,
+        group=spec.concurrency,
     )
 
 
@@ -100,10 +102,9 @@ async def follow(
             if (attempt := hub.dispatch.attempts.get(change.job)) is not None:
                 attempt.canceling = True
         elif change.status in FINAL:
-            hub.dispatch.withdraw(change.job)
             if (attempt := hub.dispatch.attempts.get(change.job)) is not None:
                 hub.dispatch.leases.over(attempt)
-            hub.dispatch.jobs.pop(change.job, None)
+            hub.dispatch.final(change.job)
             if job is not None:
                 _remember(hub, job, ending if ending is not None and ending.job == job.id else None)
         hub.events.tell(("job", change.job), ("log", change.job), ("run", change.run), ("queue",))
@@ -166,13 +167,22 @@ async def start_up(hub: Hub) -> None:
             lost.lost_on = names
     for attempt in loaded.attempts:
         _take_over(hub, attempt, now_ms)
-    for job in queued:
+    for job in sorted(queued, key=lambda one: one.queued().order):
         hub.dispatch.ready(job)
         if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
             hub.dispatch.time_hold(waiting)
     out = {attempt.job_id for attempt in loaded.attempts}
     for row, why in broken:
         await _fail(hub, row.id, row.attempt, why, is_out=row.id in out)
+
+
+async def superseded(hub: Hub, job_ids: list[int]) -> None:
+    """A newer run wants these out of its way: cancel them, as a person would."""
+    for job_id in job_ids:
+        changes = await job_store.cancel_job(
+            hub.store.writer, job_id, now_ms=hub.now_ms(), start_ms=hub.config.start_ms
+        )
+        await follow(hub, changes)
 
 
 async def invalid(hub: Hub, job_id: int, error: str) -> None:
@@ -207,7 +217,7 @@ async def reload(hub: Hub, job_id: int) -> None:
     if job is None or job_id in hub.dispatch.queue or job_id in hub.dispatch.attempts:
         return
     if row is None or row.status in FINAL:
-        hub.dispatch.jobs.pop(job_id, None)
+        hub.dispatch.final(job_id)
         return
     job.attempt, job.losses, job.held_since_ms = row.attempt, row.losses, row.held_since_ms
     if row.status == "queued":
@@ -221,6 +231,7 @@ def _take_over(hub: Hub, row: AttemptRow, now_ms: int) -> None:
     job = hub.dispatch.jobs.get(row.job_id)
     if job is None:
         return
+    hub.dispatch.concurrency.enter(job, out=True)
     attempt = _attempt(job, row)
     attempt.expires_ms = max(row.expires_ms, now_ms + hub.config.lease_ms)
     attempt.assigned_ms = max(row.assigned_ms, now_ms) if row.confirmed_ms is None else row.assigned_ms

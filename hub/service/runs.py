@@ -83,8 +83,6 @@ async def read_pipeline(text: str) -> Pipeline:
     faults: list[Fault] = []
     for spec in pipeline.jobs:
         faults += _unknown_images(spec, text)
-        if spec.concurrency is not None:
-            faults.append(_unknown_yet(spec.name, "concurrency", "limits groups of jobs", text))
         if spec.keep not in (None, "never"):
             faults.append(_unknown_yet(spec.name, "keep", "keeps sandboxes", text))
     if faults:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from hub.dispatch.attempts import LiveJob
 from hub.placement.model import QueuedJob
-from hub.placement.waiting import Waiting
+from hub.placement.waiting import GroupFull, Waiting
 from hub.service.access import Principal
 from hub.service.hub import Hub
 from hub.service.reach import visible_runners
@@ -12,15 +13,33 @@ from hub.store.rows import JobRow
 
 def reason(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str]) -> Waiting | None:
     """Why the job of `row` waits. `undone`: jobs it needs that are not done. None: it waits no more."""
+    live = hub.dispatch.jobs.get(row.id)
     job = hub.dispatch.queue.get(row.id)
-    if job is None:
-        live = hub.dispatch.jobs.get(row.id)
-        if live is None or not undone:
-            return None
-        job = live.queued()
-    return hub.dispatch.reasons.of(job, hub.now_ms(), needs=undone, visible=visible_runners(hub, principal))
+    if live is None or (job is None and not undone and row.id not in hub.dispatch.concurrency.waiting):
+        return None
+    return hub.dispatch.reasons.of(
+        job or live.queued(),
+        hub.now_ms(),
+        needs=undone,
+        group=None if job is not None else _group(hub, live),
+        visible=visible_runners(hub, principal),
+    )
+
+
+def _group(hub: Hub, live: LiveJob) -> GroupFull | None:
+    """The full group that keeps a job back. Its runs are of the same project, so the reader may see them."""
+    if live.group is None:
+        return None
+    runs = hub.dispatch.concurrency.held_by(live)
+    return GroupFull(name=live.group.group, limit=live.group.limit, runs=runs)
 
 
 def reason_of_queued(hub: Hub, principal: Principal, job: QueuedJob) -> Waiting:
-    """Why a job of the queue waits."""
-    return hub.dispatch.reasons.of(job, hub.now_ms(), visible=visible_runners(hub, principal))
+    """Why a job that is ready waits: for a runner, or for its group."""
+    live = hub.dispatch.concurrency.waiting.get(job.id)
+    return hub.dispatch.reasons.of(
+        job,
+        hub.now_ms(),
+        group=None if live is None else _group(hub, live),
+        visible=visible_runners(hub, principal),
+    )
