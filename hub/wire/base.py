@@ -7,8 +7,15 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-import pydantic_core
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+)
 
 # C0 and C1 controls and the bidirectional overrides: they can forge what a terminal or a page shows.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -49,9 +56,12 @@ def plain_text(text: str, limit: int = 1000) -> str:
     return _UNSAFE_TEXT.sub("\ufffd", text)[:limit]
 
 
+_ANYTHING: TypeAdapter[object] = TypeAdapter(object)
+
+
 def to_json(value: object) -> str:
     """`value`, of what JSON knows, as text: several times as fast as the standard library."""
-    return pydantic_core.to_json(value).decode()
+    return _ANYTHING.dump_json(value).decode()
 
 
 def _utc(value: datetime) -> str:
