@@ -12,6 +12,7 @@ the timers. The sweep is the safety net, and counts what only it found.
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from hub.dispatch.answer import draw_up
@@ -35,6 +36,7 @@ from hub.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
+TOLD = 1000  # jobs of one look round whose listeners are told that their reason changed
 ASK_AGAIN_MS = 5000  # after a store that did not answer
 
 
@@ -365,6 +367,8 @@ class Dispatcher:
             waiting = [runner for runner in self.fleet.live.values() if runner.open_claim is not None]
             found = sum(self._choose(runner) for runner in waiting)
         found += self.leases.sweep(self.now_ms())
+        for job in self.reasons.look_round(self.now_ms(), perf_counter)[:TOLD]:
+            self._tell(self.jobs[job.id])
         self.rescued_by_sweep += found
         if found:
             log.warning("the sweep found %d jobs that no wake-up had placed", found)

@@ -35,6 +35,8 @@ class Group:
     demand: Demand
     jobs: list[QueuedJob] = field(default_factory=list)
     verdicts: dict[Any, Rank] = field(default_factory=dict)
+    kind: str | None = None  # of the reason why its jobs wait, when last looked at; None: nobody looked yet
+    kind_since_ms: int = 0
 
     def index(self, job: QueuedJob) -> int:
         """Where the job with `job`'s order stands."""

@@ -4,7 +4,7 @@ A judgement is kept for as long as nothing changed, and a second at most, becaus
 ends of holds come with time alone.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.queue import GroupKey, group_key
@@ -14,6 +14,7 @@ from hub.placement.model import QueuedJob
 from hub.placement.waiting import GroupFull, Waiting, reason
 
 KEPT_MS = 1000
+ROUND_S = 0.02  # of one look round: the loop has claims to answer, and goes on at the next sweep
 
 
 class Reasons:
@@ -23,6 +24,7 @@ class Reasons:
         self._board = board
         self._kept: dict[GroupKey, Judgement] = {}
         self._kept_ms = 0
+        self._round: list[GroupKey] = []  # demands still to be looked at in this round
         self.judged = 0  # demands judged so far: the measure of a pass's work
 
     def forget(self) -> None:
@@ -44,6 +46,37 @@ class Reasons:
         judgement = self._judgement(job, now_ms)
         place = self._place(job, judgement) if judgement.fitting else 1
         return reason(job, judgement, place, visible=visible)
+
+    def since_ms(self, job: QueuedJob, waiting: Waiting, now_ms: int) -> int:
+        """Since when a reason of this kind has held for `job`, as far as anybody looked.
+
+        Every demand is looked at now and then (`look_round`), so that a change is not missed for long.
+        """
+        queued_ms = job.order[1]
+        group = self._board.queue.groups.get(group_key(job))
+        if waiting.kind == "held" or group is None:  # `group` None: it waits for its needs or its group
+            return queued_ms if job.held_since_ms is None else job.held_since_ms
+        if group.kind != waiting.kind:
+            group.kind_since_ms = queued_ms if group.kind is None else now_ms
+            group.kind = waiting.kind
+        return max(queued_ms, group.kind_since_ms)
+
+    def look_round(self, now_ms: int, clock: Callable[[], float]) -> list[QueuedJob]:
+        """Look at the next demands in turn, for a short while; the jobs whose kind of reason changed."""
+        changed: list[QueuedJob] = []
+        until = clock() + ROUND_S
+        if not self._round:
+            self._round = list(self._board.queue.groups)
+        while self._round and clock() < until:
+            group = self._board.queue.groups.get(self._round.pop())
+            if group is None:
+                continue
+            before = group.kind
+            head = group.jobs[0]
+            self.since_ms(head, self.of(head, now_ms), now_ms)
+            if before is not None and group.kind != before:
+                changed += group.jobs
+        return changed
 
     def _judgement(self, job: QueuedJob, now_ms: int) -> Judgement:
         if not 0 <= now_ms - self._kept_ms < KEPT_MS:

@@ -106,7 +106,10 @@ def waiting_of(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str
     if row.status not in ("queued", "blocked"):
         return None
     found = reason(hub, principal, row, undone)
-    return None if found is None else waiting_view(found, since_ms=row.queued_ms, as_of_ms=hub.now_ms())
+    if found is None:
+        return None
+    waiting, since_ms = found
+    return waiting_view(waiting, since_ms=since_ms, as_of_ms=hub.now_ms())
 
 
 def undone_needs(row: JobRow, jobs: Sequence[JobRow]) -> list[str]:

@@ -11,19 +11,21 @@ from hub.service.reach import visible_runners
 from hub.store.rows import JobRow
 
 
-def reason(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str]) -> Waiting | None:
-    """Why the job of `row` waits. `undone`: jobs it needs that are not done. None: it waits no more."""
+def reason(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str]) -> tuple[Waiting, int] | None:
+    """Why the job of `row` waits, and since when. `undone`: what it needs. None: it waits no more."""
     live = hub.dispatch.jobs.get(row.id)
     job = hub.dispatch.queue.get(row.id)
     if live is None or (job is None and not undone and row.id not in hub.dispatch.concurrency.waiting):
         return None
-    return hub.dispatch.reasons.of(
-        job or live.queued(),
-        hub.now_ms(),
+    now_ms, job = hub.now_ms(), job or live.queued()
+    found = hub.dispatch.reasons.of(
+        job,
+        now_ms,
         needs=undone,
-        group=None if job is not None else _group(hub, live),
+        group=_group(hub, live) if row.id in hub.dispatch.concurrency.waiting else None,
         visible=visible_runners(hub, principal),
     )
+    return found, hub.dispatch.reasons.since_ms(job, found, now_ms)
 
 
 def _group(hub: Hub, live: LiveJob) -> GroupFull | None:
