@@ -12,7 +12,6 @@ the timers. The sweep is the safety net, and counts what only it found.
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 from hub.dispatch.answer import draw_up
@@ -367,7 +366,7 @@ class Dispatcher:
             waiting = [runner for runner in self.fleet.live.values() if runner.open_claim is not None]
             found = sum(self._choose(runner) for runner in waiting)
         found += self.leases.sweep(self.now_ms())
-        for job in self.reasons.look_round(self.now_ms(), perf_counter)[:TOLD]:
+        for job in self.reasons.look_round(self.now_ms())[:TOLD]:
             self._tell(self.jobs[job.id])
         self.rescued_by_sweep += found
         if found:

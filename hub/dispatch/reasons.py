@@ -4,7 +4,7 @@ A judgement is kept for as long as nothing changed, and a second at most, becaus
 ends of holds come with time alone.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.queue import GroupKey, group_key
@@ -14,7 +14,7 @@ from hub.placement.model import QueuedJob
 from hub.placement.waiting import GroupFull, Waiting, reason
 
 KEPT_MS = 1000
-ROUND_S = 0.02  # of one look round: the loop has claims to answer, and goes on at the next sweep
+ROUND_VERDICTS = 3000  # of one look round, some 20 ms: the loop has claims to answer, and goes on later
 
 
 class Reasons:
@@ -61,14 +61,14 @@ class Reasons:
             group.kind = waiting.kind
         return max(queued_ms, group.kind_since_ms)
 
-    def look_round(self, now_ms: int, clock: Callable[[], float]) -> list[QueuedJob]:
-        """Look at the next demands in turn, for a short while; the jobs whose kind of reason changed."""
+    def look_round(self, now_ms: int) -> list[QueuedJob]:
+        """Look at the next demands in turn, a bounded number; the jobs whose kind of reason changed."""
         changed: list[QueuedJob] = []
-        until = clock() + ROUND_S
         if not self._round:
             self._round = list(self._board.queue.groups)
-        while self._round and clock() < until:
-            group = self._board.queue.groups.get(self._round.pop())
+        demands = max(1, ROUND_VERDICTS // max(1, len(self._board.fleet)))
+        for key in [self._round.pop() for _ in range(min(demands, len(self._round)))]:
+            group = self._board.queue.groups.get(key)
             if group is None:
                 continue
             before = group.kind
