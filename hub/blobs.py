@@ -5,7 +5,6 @@ spooled to a local file, hashed on the way, and only then put here.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +45,3 @@ class Blobs:
         answer = await obstore.get_async(self.store, name)
         async for piece in answer.stream(min_chunk_size=PIECE_BYTES):
             yield bytes(piece)
-
-    async def delete(self, name: str) -> None:
-        """Forget `name`; not there is fine."""
-        with suppress(FileNotFoundError):
-            await obstore.delete_async(self.store, name)

@@ -70,7 +70,6 @@ class LiveAttempt:
     committed: asyncio.Event = field(default_factory=asyncio.Event)
     confirmed: bool = False
     canceling: bool = False
-    preparing: bool = False
     memory_mib: int | None = None
     disk_mib: int | None = None
 

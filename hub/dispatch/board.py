@@ -53,13 +53,6 @@ class LiveBoard:
         for entry in group.verdicts:
             entry.groups.discard(group)
 
-    def images_changed(self) -> None:
-        """The hub holds other images: judge everything anew."""
-        for entry in self.fleet.entries.values():
-            self.entry_gone(entry)
-            entry.groups.clear()
-            self.entry_made(entry)
-
     def _judge(self, group: Group, entry: Entry) -> None:
         member = self.fleet[next(iter(entry.members))]
         if not shape_lacks(group.demand, entry.key[0], self.fleet.value):

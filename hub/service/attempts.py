@@ -9,7 +9,7 @@ import hmac
 import logging
 
 from hub.dispatch.attempts import LiveAttempt
-from hub.errors import BadRequest, Conflict, NotFound, TooLarge
+from hub.errors import Conflict, NotFound, TooLarge
 from hub.logs import LogFull
 from hub.service import ready, runners
 from hub.service.access import Principal, authorise
@@ -43,7 +43,7 @@ async def start(hub: Hub, principal: Principal, job_id: int, message: Start) -> 
     beat = await store.confirm(hub.store.writer, confirmed)
     if beat is None:
         raise _over()
-    attempt.confirmed, attempt.preparing = True, message.phase == "preparing"
+    attempt.confirmed = True
     attempt.canceling = beat.cancel
     attempt.job.running_ms = now_ms if message.phase == "running" else None
     _heard(hub, attempt, confirmed.expires_ms)
@@ -276,10 +276,3 @@ async def _failed_there(hub: Hub, attempt: LiveAttempt, error: str) -> None:
         reason = f"{len(runner.failures_ms)} jobs failed in its machinery within 10 min: {error[:200]}"
         runner.failures_ms = []
         await runners.set_state(hub, runner, "quarantined", reason)
-
-
-def check_offset(text: str) -> int:
-    """The `offset` of a log call. Raises BadRequest."""
-    if not text.isdecimal() or len(text) > 15:
-        raise BadRequest("`offset` is the number of the byte at which the piece begins")
-    return int(text)
