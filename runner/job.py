@@ -287,6 +287,7 @@ class Work:
             peak_disk_mib=usage.peak_disk_mib,
             peak_memory_mib=usage.peak_memory_mib,
             log_bytes=log_bytes,
+            gone=True,  # the sandbox was ended before
             steps=self._results,
         )
 

@@ -123,6 +123,9 @@ class LiveRunner:
         """The room of `job` is free."""
         self.placed.pop(job, None)
         self.ended.pop(job, None)
+        if self.offer is not None and any(box.job == job for box in self.offer.live):
+            live = tuple(box for box in self.offer.live if box.job != job)
+            self.offer = replace(self.offer, live=live)
         self.touch()
 
 

@@ -75,7 +75,7 @@ class Leases:
     def over(self, attempt: LiveAttempt, *, room_back: bool = False) -> None:
         """The attempt has ended. Its room comes back when its runner says that its sandbox is gone.
 
-        `room_back`: nothing of it is on the runner, which never started it or gave it back.
+        `room_back`: nothing of it runs there: it was never started, given back, or has ended for good.
         """
         self.forget(attempt)
         runner = self._fleet.live.get(attempt.runner)

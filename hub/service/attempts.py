@@ -105,7 +105,11 @@ async def finish(hub: Hub, principal: Principal, job_id: int, message: Finish) -
         log_bytes=size,
         requeue=message.outcome == "error" and _may_retry(attempt),
     )
-    ended = await end(hub, attempt, ending)
+    runner = hub.dispatch.fleet.live.get(attempt.runner)
+    if message.gone and runner is not None:  # its next claim is on the way: it is about, as if it had polled
+        runner.polled_ms = hub.now_ms()
+        hub.dispatch.polled(runner)
+    ended = await end(hub, attempt, ending, room_back=message.gone)
     if ended.state == "over":
         raise _over()
     if ended.state == "applied" and message.outcome == "error":

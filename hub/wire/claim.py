@@ -184,6 +184,9 @@ class Finish(Request):
     log_bytes: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="length of the whole log; refused with 409 while the hub has less"
     )
+    gone: bool = Field(
+        default=False, description="nothing of it runs any more: its room is free, and a claim will follow"
+    )
     steps: Annotated[list[StepResult], Field(max_length=1000)] = []
 
 

@@ -281,6 +281,31 @@ def _lives(given: dict[str, object]) -> dict[str, object]:
     return {"job": job["id"], "lease": lease["token"], "memory_mib": job["memory_mib"]}
 
 
+async def test_the_next_job_of_a_run_goes_to_the_better_runner_that_has_just_ended_the_one_before(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as hub:
+        holder = await hub.machine("holder", images=[IMAGE], facts={"speed": 100, "speed_class": 3})
+        other = await hub.machine("other", fetches_images=True, images=[IMAGE], facts={"speed_class": 1})
+        run = await hub.submit(pipeline(build={"image": HELD}, test={"image": HELD, "needs": ["build"]}))
+        build = await holder.claim()
+        assert build is not None
+        await holder.start(build)
+        poll = other.waits()
+        await hub.tick(40)
+        await holder.beat(build)
+        assert (await holder.finish(build, gone=True)).status_code == 204
+        await hub.settle()
+        test = (await hub.admin.get(f"/runs/{run}"))["jobs"][1]
+        assert test["waiting"]["headline"].startswith("held for holder")
+        assert not poll.done()
+        given = await holder.claim()
+        assert given is not None
+        assert given["job"]["id"] == test["id"]
+        assert given["placed"].startswith("holds the image, idle, speed 100 (class 3)")
+        poll.cancel()
+
+
 async def test_a_claim_whose_client_left_gets_no_job(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         await hub.machine("a")
