@@ -4,7 +4,8 @@ The only command that runs the rules of placement itself; they are loaded inside
 that nothing else pays for them. No rule stands here: figures in, a table or a picture out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from xml.sax.saxutils import escape
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 MAX_RUNNERS, MAX_JOBS = 1000, 100_000  # a made load that still ends while somebody looks on
 MAX_HOLD_S = 600
 MAX_HOLDS = 20
+MAX_SEEDS = 100
+MAX_POOLED = 200_000  # jobs of all seeds: each is kept in memory once a policy
 
 Row = dict[str, Any]
 
@@ -38,6 +41,16 @@ def simulate(
         int, Option("--runners", metavar="N", help="Runners to make.", low=1, high=MAX_RUNNERS)
     ] = 20,
     jobs: Annotated[int, Option("--jobs", metavar="N", help="Jobs to make.", low=1, high=MAX_JOBS)] = 500,
+    seeds: Annotated[
+        int,
+        Option(
+            "--seeds",
+            metavar="N",
+            help="Loads to pool: of that seed, the next, and so on.",
+            low=1,
+            high=MAX_SEEDS,
+        ),
+    ] = 1,
     hold: Annotated[
         list[str] | None,
         Option("--hold", metavar="S", help="Seconds to hold a job, may be repeated [0, 5, 15, 30]."),
@@ -54,39 +67,55 @@ def simulate(
     First poller, random runner and image locality choose by themselves among what fits; `hold N s`
     are the rules of this hub, with that hold. The file format stands in hub/placement/trace.py.
     """
-    from hub.placement.policies import HOLDS_MS
-    from hub.placement.simulate import simulate as run
-
-    load = _load(trace, kind, seed, runners, jobs)
-    holds_ms = HOLDS_MS if hold is None else _holds(hold)
+    holds_ms = None if hold is None else _holds(hold)
+    loads = (_load(trace, kind, one, runners, jobs) for one in range(seed, seed + seeds))
+    load = next(loads)
+    if len(load.jobs) * seeds > MAX_POOLED:
+        raise Usage(f"the jobs of all --seeds: {MAX_POOLED} at most")
     if write is not None:
         from hub.placement.trace import write as lines_of
 
         _write(write, "".join(f"{line}\n" for line in lines_of(load)))
-    rows = [summary(outcome) for outcome in run(load, seed=seed, holds_ms=holds_ms)]
-    title = Path(trace).name if trace is not None else f"{kind}, seed {seed}"
+    rows = compare(chain([load], loads), seed, holds_ms)
+    title = Path(trace).name if trace is not None else kind
+    title += f", seed {seed}" if seeds == 1 else f", seeds {seed} to {seed + seeds - 1}"
     title += f": {len(load.jobs)} jobs on {len(load.runners)} runners"
     if svg is not None:
         _write(svg, picture(title, rows))
     show(session, {"load": title, "policies": rows}, lambda: [one_line(title), *table(rows)])
 
 
-def summary(outcome: "Outcome") -> Row:
-    """One policy's figures: times in ms, `use` as a share. No job ended: all times are None."""
-    starts = sorted(one.start_ms - one.ready_ms for one in outcome.ran)
-    ends = sorted(one.end_ms - one.ready_ms for one in outcome.ran)
+def compare(loads: "Iterable[Trace]", seed: int, holds_ms: Sequence[int] | None) -> list[Row]:
+    """One row a policy, pooled over `loads`, the first of which has `seed`. `holds_ms` None: the usual."""
+    from hub.placement.policies import HOLDS_MS
+    from hub.placement.simulate import simulate as run
+
+    pooled: dict[str, list[Outcome]] = {}
+    for number, load in enumerate(loads, start=seed):
+        for outcome in run(load, seed=number, holds_ms=HOLDS_MS if holds_ms is None else holds_ms):
+            pooled.setdefault(outcome.policy, []).append(outcome)
+    return [summary(outcomes) for outcomes in pooled.values()]
+
+
+def summary(outcomes: "Sequence[Outcome]") -> Row:
+    """One policy's figures, over the jobs of all its simulations: counts and bytes are sums.
+
+    Times are in ms (None: no job ended), `use` is the mean share.
+    """
+    starts = sorted(one.start_ms - one.ready_ms for outcome in outcomes for one in outcome.ran)
+    ends = sorted(one.end_ms - one.ready_ms for outcome in outcomes for one in outcome.ran)
     return {
-        "policy": outcome.policy,
-        "jobs": len(outcome.ran),
-        "nowhere": len(outcome.nowhere),
+        "policy": outcomes[0].policy,
+        "jobs": len(starts),
+        "nowhere": sum(len(one.nowhere) for one in outcomes),
         "start_mean_ms": _mean(starts),
         "start_p95_ms": _p95(starts),
         "finish_mean_ms": _mean(ends),
         "finish_p95_ms": _p95(ends),
-        "bytes_fetched": outcome.bytes_fetched,
-        "use": round(outcome.use, 4),
-        "holds_won": outcome.holds_won,
-        "holds_lost": outcome.holds_lost,
+        "bytes_fetched": sum(one.bytes_fetched for one in outcomes),
+        "use": round(sum(one.use for one in outcomes) / len(outcomes), 4),
+        "holds_won": sum(one.holds_won for one in outcomes),
+        "holds_lost": sum(one.holds_lost for one in outcomes),
     }
 
 
@@ -195,7 +224,7 @@ _PANELS = (
 
 
 def picture(title: str, rows: Sequence[Row]) -> str:
-    """An SVG: one panel a figure, one bar a policy, p95 pale behind the mean. Light and dark."""
+    """An SVG: one panel a figure, one bar a policy, p95 faint behind the mean. Light and dark."""
     height = 64 + len(_PANELS) * (GAP * (len(rows) + 1) + 14)
     return "".join(
         (
@@ -203,7 +232,7 @@ def picture(title: str, rows: Sequence[Row]) -> str:
             f"<title>{escape(one_line(title))}</title><style>{_STYLE}</style>",
             f'<rect class="bg" width="{WIDTH}" height="{height}"/>',
             f'<text class="b" x="12" y="26">{escape(one_line(title))}</text>',
-            '<text class="m" x="12" y="46">shorter is better; dark: mean, pale: 95 of 100 jobs</text>',
+            '<text class="m" x="12" y="46">shorter is better; strong: mean, faint: 95 of 100 jobs</text>',
             *_panels(rows),
             "</svg>\n",
         )

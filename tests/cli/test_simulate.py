@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -45,6 +46,21 @@ def test_holds_are_those_that_are_asked_for(shunter: Shunter) -> None:
     assert [row["policy"] for row in found["policies"]][3:] == ["hold 1 s", "hold 2.5 s"]
 
 
+def test_several_seeds_are_pooled(shunter: Shunter) -> None:
+    def rows(*words: object) -> list[dict[str, Any]]:
+        found = json.loads(shunter("simulate", *SMALL, "--json", *words).out)["policies"]
+        assert isinstance(found, list)
+        return found
+
+    one, two, both = rows("--seed", 3), rows("--seed", 4), rows("--seed", 3, "--seeds", 2)
+    for first, second, pooled in zip(one, two, both, strict=True):
+        assert pooled["jobs"] == 60
+        assert pooled["bytes_fetched"] == first["bytes_fetched"] + second["bytes_fetched"]
+        assert abs(2 * pooled["start_mean_ms"] - first["start_mean_ms"] - second["start_mean_ms"]) <= 3
+        least, most = sorted((first["finish_p95_ms"], second["finish_p95_ms"]))
+        assert least <= pooled["finish_p95_ms"] <= most
+
+
 @pytest.mark.parametrize("hold", ["soon", "-1", "nan", "inf", "601"])
 def test_a_hold_that_is_no_number_of_seconds_is_refused(hold: str, shunter: Shunter) -> None:
     done = shunter("simulate", *SMALL, f"--hold={hold}")
@@ -52,12 +68,17 @@ def test_a_hold_that_is_no_number_of_seconds_is_refused(hold: str, shunter: Shun
     assert f"--hold {hold}" in done.err
 
 
+def test_more_jobs_than_memory_has_room_for_are_refused(shunter: Shunter) -> None:
+    done = shunter("simulate", "--runners", 100, "--jobs", 50_000, "--seeds", 5)
+    assert (done.status, done.err) == (2, "shunter: the jobs of all --seeds: 200000 at most\n")
+
+
 def test_a_written_trace_gives_the_answer_it_was_made_for(shunter: Shunter, tmp_path: Path) -> None:
     file = tmp_path / "load.jsonl"
     made = json.loads(shunter("simulate", *SMALL, "--write", file, "--json").out)
     again = json.loads(shunter("simulate", file, "--json").out)
     assert again["policies"] == made["policies"]
-    assert again["load"] == "load.jsonl: 30 jobs on 4 runners"
+    assert again["load"] == "load.jsonl, seed 1: 30 jobs on 4 runners"
 
 
 def test_a_bad_trace_is_told_with_its_file_and_line(shunter: Shunter, tmp_path: Path) -> None:
