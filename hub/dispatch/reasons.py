@@ -39,13 +39,18 @@ class Reasons:
         needs: Sequence[str] = (),
         group: GroupFull | None = None,
         visible: Collection[str] | None = None,
+        mend: bool = True,
     ) -> Waiting:
-        """Why `job` waits, for one reader (see `placement.waiting.reason`)."""
+        """Why `job` waits, for one reader (see `placement.waiting.reason`).
+
+        `mend`: work out what would mend a lasting reason too; a look that nobody reads does without.
+        """
         if needs or group is not None:
             return reason(job, None, needs=needs, group=group)
         judgement = self._judgement(job, now_ms)
         place = self._place(job, judgement) if judgement.fitting else 1
-        return reason(job, judgement, place, visible=visible)
+        fleet = self._board.fleet.value if mend else None
+        return reason(job, judgement, place, visible=visible, fleet=fleet)
 
     def since_ms(self, job: QueuedJob, waiting: Waiting, now_ms: int) -> int:
         """Since when a reason of this kind has held for `job`, as far as anybody looked.
@@ -73,7 +78,7 @@ class Reasons:
                 continue
             before = group.kind
             head = group.jobs[0]
-            self.since_ms(head, self.of(head, now_ms), now_ms)
+            self.since_ms(head, self.of(head, now_ms, mend=False), now_ms)
             if before is not None and group.kind != before:
                 changed += group.jobs
         return changed

@@ -13,12 +13,11 @@ from hub.wire.runs import Lack, PreviewJob, Remedy, RunnerLacks, Waiting
 
 def lack_view(lack: model.Lack) -> Lack:
     """One lack with its remedy."""
-    remedy = lack.remedy
     return Lack(
         code=lack.code,
         text=lack.text,
         lasting=lack.lasting,
-        remedy=None if remedy is None else Remedy(text=remedy.text, change=dict(remedy.change)),
+        remedy=None if lack.remedy is None else _remedy_view(lack.remedy),
     )
 
 
@@ -33,6 +32,7 @@ def waiting_view(
         as_of=as_of_ms,
         runners=_runners(waiting.runners),
         more=waiting.more,
+        mend=[_remedy_view(remedy) for remedy in waiting.mend],
     )
 
 
@@ -79,6 +79,10 @@ def comparison_json(comparison: Comparison) -> str:
         for one in comparison.runners
     ]
     return to_json({"runners": runners, "more": comparison.more})
+
+
+def _remedy_view(remedy: model.Remedy) -> Remedy:
+    return Remedy(text=remedy.text, change=dict(remedy.change))
 
 
 def _runners(found: Iterable[LacksValue]) -> list[RunnerLacks]:

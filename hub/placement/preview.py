@@ -63,7 +63,7 @@ def preview(
             continue
         judgement = then.of(job)
         place = place_in_line(job, judgement, later, left, then.rooms) if judgement.fitting else 1
-        waiting = reason(job, judgement, place, visible=visible)
+        waiting = reason(job, judgement, place, visible=visible, fleet=later)
         runners, more = list_runners(now.of(job), visible)
         answers.append(Previewed(job=job, waiting=waiting, runners=runners, more=more))
     return tuple(answers)

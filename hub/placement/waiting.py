@@ -15,7 +15,8 @@ from hub.placement import headline
 from hub.placement.choose import hold_is_over
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.judgement import Judgement, Verdict, judge, judge_job
-from hub.placement.model import Fleet, Lack, QueuedJob
+from hub.placement.model import Fleet, Lack, QueuedJob, Remedy
+from hub.placement.remedy import fewest
 
 __all__ = [
     "GroupFull",
@@ -62,6 +63,7 @@ class Waiting:
     headline: str
     runners: tuple[RunnerLacks, ...] = ()
     more: int = 0  # runners counted, not named: beyond the bound or the reader's reach
+    mend: tuple[Remedy, ...] = ()  # `nowhere`: the fewest changes that, all made, let one runner take it
 
 
 def reason(
@@ -73,19 +75,23 @@ def reason(
     group: GroupFull | None = None,
     visible: Collection[str] | None = None,
     limit: int = LISTED,
+    fleet: Fleet | None = None,
 ) -> Waiting:
     """Why `job` waits, for one reader.
 
     `judgement` None: the runners could not be read, which is told as such and never as a full fleet.
     `place_in_line`: from 1; read only where the job fits. `needs`: jobs it depends on that are not
     done. `group`: its concurrency group, where that is full. `visible`: names the reader may see;
-    None: all.
+    None: all. `fleet`: the one that was judged; None: what would mend `nowhere` is not worked out.
     """
     kind, text = _kind_and_headline(job, judgement, place_in_line, needs, group, visible)
     if judgement is None:
         return Waiting(kind=kind, headline=text)
     runners, more = list_runners(judgement, visible, limit=limit)
-    return Waiting(kind=kind, headline=text, runners=runners, more=more)
+    mend: tuple[Remedy, ...] = ()
+    if kind == "nowhere" and fleet is not None:
+        mend = fewest(job, _serving(judgement), fleet, judgement.now_ms, visible)
+    return Waiting(kind=kind, headline=text, runners=runners, more=more, mend=mend)
 
 
 def list_runners(
@@ -123,7 +129,7 @@ def explain(
     place = 1
     if judgement.fitting and not needs and group is None:
         place = place_in_line(job, judgement, fleet, queue, rooms)
-    return reason(job, judgement, place, needs=needs, group=group, visible=visible)
+    return reason(job, judgement, place, needs=needs, group=group, visible=visible, fleet=fleet)
 
 
 def place_in_line(
@@ -163,7 +169,7 @@ def _kind_and_headline(
         return "group", headline.group(group.name, group.limit, group.runs)
     if judgement is None:
         return "silent", headline.UNREADABLE
-    serving = [verdict for verdict in judgement.verdicts if not verdict.has("scope")]
+    serving = _serving(judgement)
     if not serving:
         return "none", headline.none(judgement.demand.project)
     if (awaited := _awaited(job, judgement)) is not None:
@@ -180,6 +186,11 @@ def _kind_and_headline(
     if passing:
         return "silent", headline.silent(unheard, len(passing))
     return "nowhere", headline.nowhere(serving, visible)
+
+
+def _serving(judgement: Judgement) -> list[Verdict]:
+    """The runners that serve the job's project, nearest to a fit first."""
+    return [verdict for verdict in judgement.verdicts if not verdict.has("scope")]
 
 
 def _awaited(job: QueuedJob, judgement: Judgement) -> Verdict | None:

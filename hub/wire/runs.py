@@ -78,6 +78,9 @@ class Waiting(Answer):
     more: int = Field(
         default=0, description="runners counted, not named: beyond the bound or the reader's reach"
     )
+    mend: list[Remedy] = Field(
+        default=[], description="nowhere: the fewest changes that, all made, let one runner take it"
+    )
 
 
 class Considered(Answer):
