@@ -159,6 +159,7 @@ class Simulation:
             self._carry_out(self.policy.ready(self.board, job), best)
 
     def _carry_out(self, plan: Plan, asker: str | None) -> None:
+        """The job that is taken goes first: a new hold may free an older one, and that job go to `asker`."""
         if plan.take is not None and plan.runner is not None:
             self._assign(plan.take.id, self._machines[plan.runner])
         for hold in plan.holds:
