@@ -137,12 +137,16 @@ class Dispatcher:
         return self._carry_out(choose(self.board, runner.name))
 
     def _carry_out(self, plan: model.Plan) -> bool:
+        """Give what is to be given, then begin the holds; whether a job was given.
+
+        In this order: a new hold may free a job of an old one, which must not be offered to a claim
+        that has been decided already.
+        """
+        runner = None if plan.take is None or plan.runner is None else self.fleet.live[plan.runner]
+        given = plan.take is not None and runner is not None and self._assign(plan.take.id, runner)
         for hold in plan.holds:
             self._hold(hold)
-        if plan.take is None or plan.runner is None:
-            return False
-        runner = self.fleet.live[plan.runner]
-        return self._assign(plan.take.id, runner) or self._choose(runner)
+        return given or (runner is not None and self._choose(runner))
 
     # -- holds ----------------------------------------------------------------------------------
 
