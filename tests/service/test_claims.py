@@ -306,6 +306,24 @@ async def test_the_next_job_of_a_run_goes_to_the_better_runner_that_has_just_end
         poll.cancel()
 
 
+async def test_a_hold_that_a_more_urgent_job_takes_over_frees_the_other_for_the_same_claim(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as hub:
+        holder, other = await pair(hub)
+        await holder.claim()
+        assert await other.claim() is None
+        patient = await hub.one_job(image=HELD)
+        assert await other.claim() is None, "it is held for the better runner"
+        urgent = await hub.submit(pipeline(build={"image": HELD}), priority=10)
+        given = await other.claim()
+        assert given is not None, "one slot is awaited by one job, the first in line"
+        assert given["job"]["id"] == patient
+        held = (await hub.admin.get(f"/runs/{urgent}"))["jobs"][0]["waiting"]
+        assert held["kind"] == "held"
+        assert await holder.claim() is not None
+
+
 async def test_a_claim_whose_client_left_gets_no_job(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         await hub.machine("a")
