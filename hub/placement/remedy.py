@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from hub.placement.fit import first_lack, images_to_fetch, lacks
+from hub.placement.fit import first_lack, image_fetch_mib, lacks
 from hub.placement.headroom import headroom
 from hub.placement.judgement import Verdict
 from hub.placement.lack import ORDER, ROOM
@@ -27,6 +27,8 @@ Change = tuple[str, Mapping[str, Any]]  # ("runner.labels", {"add": ["gpu"]})
 
 _DEMAND = {"tier", "arch", "labels", "memory_mib", "cpus"}
 _STANDING = {"state", "waiting"}
+# Applied before the others: an offer before what changes it, room on a disk before what takes it.
+_FIRST = {"runner.offer": 0, "runner.free_disk_mib": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class _Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mend:
-    """A lack, and the changes each of which would mend it: the first is the one proposed."""
+    """A lack, and the changes to mend it: the first is proposed, the others where they do as well."""
 
     lack: Lack
     ways: tuple[Change, ...]
@@ -85,10 +87,8 @@ def fewest(
     best: tuple[tuple[int, int], _Case, tuple[_Mend, ...]] | None = None
     looked_at = sorted(enumerate(nearest[:LOOKED_AT]), key=lambda one: len(one[1].lacks))
     for place, verdict in looked_at:
-        # One change may mend two lacks where an image put on a runner is one that its jobs fetch.
-        least = min(len(verdict.lacks), max(1, len(verdict.lacks) - 1))
-        if best is not None and (least, place) > best[0]:
-            continue
+        if best is not None and (len(verdict.lacks), place) > best[0]:
+            continue  # each lack takes a change of its own
         case = _Case(job=job, runner=verdict.runner, fleet=fleet, now_ms=now_ms)
         mends = _mends(case)
         if best is None or (len(mends), place) < best[0]:
@@ -101,8 +101,8 @@ def apply(
 ) -> tuple[QueuedJob, Runner, Fleet]:
     """The job, the runner and the fleet as they would be with `changes` (see `Remedy.change`) made.
 
-    An image put on a runner takes its size of the runner's disk; one that is sent to the hub has
-    still to be fetched. The order matters only where a runner that never polled gets its first offer.
+    An image put on a runner takes its size of the runner's disk, and is not put there where there is
+    no room for it; one that is sent to the hub has still to be fetched. The order does not matter.
     """
     job, changed, fleet = _apply(changes, job, runner, fleet)
     if runner.name in fleet.runners and changed is not runner:
@@ -111,7 +111,10 @@ def apply(
 
 
 def _mends(case: _Case) -> tuple[_Mend, ...]:
-    """What mends each lack of `case`, and each that comes up once those are mended; none to spare."""
+    """What mends each lack of `case`, and each that comes up once those are mended.
+
+    None is to spare: a change mends no other code than its own (a test tries to leave each out).
+    """
     mends: tuple[_Mend, ...] = ()
     for _ in ORDER:  # each round mends at least one code for good
         then = case.after(_changes(mends))
@@ -120,10 +123,6 @@ def _mends(case: _Case) -> tuple[_Mend, ...]:
             break
         mends += tuple(_Mend(lack=lack, ways=_ways(lack, then)) for lack in found)
     assert case.fits_after(_changes(mends)), "each lack has a change that mends it"
-    for mend in mends if len(mends) > 1 else ():
-        others = tuple(one for one in mends if one is not mend)
-        if case.fits_after(_changes(others)):
-            mends = others
     return mends
 
 
@@ -132,7 +131,7 @@ def _changes(mends: Iterable[_Mend]) -> list[Change]:
 
 
 def _ways(lack: Lack, case: _Case) -> tuple[Change, ...]:
-    """The changes that mend `lack`, each by itself."""
+    """The changes that may mend `lack`, each by itself; the first does, the others are tried before told."""
     demand, runner, offer = case.job.demand, case.runner, case.runner.offer
     key, change = _own(lack)
     own = (key, change)
@@ -154,7 +153,7 @@ def _ways(lack: Lack, case: _Case) -> tuple[Change, ...]:
             return (own, ("runner.exclusive", {"set": False}))
         case "image" if key == "hub.images":
             return (own, ("runner.images", change))
-        case "image" if case.fleet.images.keys() >= set(change["add"]):
+        case "image":
             return (own, ("runner.fetches_images", {"set": True}))
     return (own,)
 
@@ -179,7 +178,7 @@ def _room_ways(field: str, need: int, free: int) -> tuple[Change, ...]:
 def _apply(
     changes: Iterable[tuple[str, Any]], job: QueuedJob, runner: Runner, fleet: Fleet
 ) -> tuple[QueuedJob, Runner, Fleet]:
-    for key, change in changes:
+    for key, change in sorted(changes, key=lambda one: _FIRST.get(one[0], len(_FIRST))):
         whose, _, field = key.partition(".")
         if key == "hub.images":
             fleet = replace(fleet, images={image: HubImage() for image in change["add"]} | dict(fleet.images))
@@ -210,11 +209,28 @@ def _changed_runner(runner: Runner, field: str, change: Mapping[str, Any], fleet
         return replace(runner, offer=first, standing=replace(standing, waiting=True))
     if offer is None:
         return runner  # it has no offer to change
-    if field == "images" and offer.free_disk_mib is not None:
-        added = Demand(project="", tier="", images=frozenset(change["add"]))
-        takes_mib = sum(mib for _, mib in images_to_fetch(added, offer, fleet))
-        offer = replace(offer, free_disk_mib=offer.free_disk_mib - takes_mib)
+    if field == "images":
+        return _with_images(runner, offer, change, fleet)
     return replace(runner, offer=_with(offer, field, change))
+
+
+def _with_images(runner: Runner, offer: Offer, change: Mapping[str, Any], fleet: Fleet) -> Runner:
+    """`runner` with images put on it, as far as its disk has room for them: else as it is.
+
+    They take what fetching them would: less where jobs that are placed there fetch them already.
+    """
+    changed = replace(runner, offer=_with(offer, "images", change))
+    before, after = (headroom(one, fleet.settings).free_disk_mib for one in (runner, changed))
+    if before is None or after is None or offer.free_disk_mib is None:
+        return changed
+    added = Demand(project="", tier="", images=frozenset(change["add"]))
+    takes_mib = image_fetch_mib(added, runner, fleet)
+    if takes_mib and takes_mib > before:
+        return runner
+    left = replace(
+        _with(offer, "images", change), free_disk_mib=offer.free_disk_mib + before - takes_mib - after
+    )
+    return replace(runner, offer=left)
 
 
 def _with(holder: T, field: str, change: Mapping[str, Any]) -> T:

@@ -67,7 +67,7 @@ def _random_runner(dice: Random, number: int) -> Runner:
         reserve_mib=dice.choice([None, None, 0, 512]),
         memory_used_mib=dice.choice([None, 1500, 3000, 6000]),
         idle_memory_mib=dice.choice([None, 4000]),
-        free_disk_mib=dice.choice([None, 3000, 9000, 50000]),
+        free_disk_mib=dice.choice([None, 500, 3000, 9000, 50000]),
         state=dice.choice(["active"] * 7 + ["draining", "quarantined"]),
         owner=dice.choice([None, None, None, "andy", "bea"]),
         project=dice.choice([None, None, None, "andy/demo", "andy/other"]),
@@ -85,9 +85,9 @@ def _random_job(dice: Random, number: int) -> QueuedJob:
         arch=dice.choice([None, None, "x86_64", "aarch64"]),
         images=dice.sample(IMAGES, dice.choice([0, 1, 1, 2])),
         labels=dice.sample(LABELS, dice.choice([0, 0, 1, 2])),
-        memory_mib=dice.choice([None, 1024, 4096, 8192, 30000]),
+        memory_mib=dice.choice([None, 1024, 4096, 8192, 10240, 30000]),  # 10240: all that 16384 can give
         cpus=dice.choice([None, 1, 4, 9]),
-        disk_mib=dice.choice([None, 1000, 10000]),
+        disk_mib=dice.choice([None, 1000, 3000, 10000]),
     )
 
 

@@ -153,12 +153,26 @@ def test_an_image_put_on_a_runner_takes_its_disk() -> None:
     assert _texts(tight, job(images=["X"]), images=held) == ["put image X on r"]
 
 
-def test_a_change_that_another_makes_needless_is_not_told() -> None:
-    fetching = Placed(job=9, fetching=(("H", 40_000),))
-    one = runner(fetches_images=False, free_disk_mib=41_000, placed=(fetching,), max_jobs=2)
-    asks, of = job(images=["H"], disk_mib=2000), fleet(one, images={"H": HubImage(size_mib=100)})
-    assert [lack.code for lack in lacks(asks.demand, one, of, NOW_MS)] == ["image", "disk"]
-    assert _changes(remedies(asks, one, of, NOW_MS)) == [("runner.images", {"add": ["H"]})]
+def test_an_image_is_not_put_where_its_disk_has_no_room() -> None:
+    held = {"H": HubImage(size_mib=800)}
+    full = runner(fetches_images=False, free_disk_mib=300)
+    asks, of = job(images=["H"]), fleet(full, images=held)
+    changes = _changes(remedies(asks, full, of, NOW_MS))
+    assert changes == [("runner.images", {"add": ["H"]}), ("runner.free_disk_mib", {"add": 500})]
+    assert _fits(changes[::-1], asks, full, of), "in whatever order"
+    _, after, _ = apply(changes[:1], asks, full, of)
+    assert after == full
+
+
+def test_an_image_that_a_placed_job_fetches_takes_no_disk_twice() -> None:
+    fetching = Placed(job=9, fetching=(("H", 800),))
+    one = runner(fetches_images=False, free_disk_mib=900, placed=(fetching,), max_jobs=2)
+    of = fleet(one, images={"H": HubImage(size_mib=800)})
+    assert _changes(remedies(job(images=["H"], disk_mib=100), one, of, NOW_MS)) == [
+        ("runner.images", {"add": ["H"]})
+    ]
+    more = _changes(remedies(job(images=["H"], disk_mib=101), one, of, NOW_MS))
+    assert more == [("runner.images", {"add": ["H"]}), ("runner.free_disk_mib", {"add": 1})]
 
 
 def test_a_name_that_nearly_matches_is_asked_back() -> None:
@@ -195,17 +209,30 @@ def test_a_reader_is_neither_told_nor_asked_back_a_name_it_may_not_see() -> None
     assert "a runner" in told
 
 
-def test_the_runner_that_needs_the_fewest_changes_is_sought_among_the_nearest_only() -> None:
-    asks = job(labels=["gpu"], cpus=8)
-    far = [runner(f"far-{number:02}", cpus=2) for number in range(LOOKED_AT + 5)]
-    near = runner("near", cpus=8)
-    of = fleet(*far, near)
-    waiting = explain(asks, of, [asks], NOW_MS)
-    assert _changes(waiting.mend) == [("runner.labels", {"add": ["gpu"]})]
-    assert "to near" in waiting.mend[0].text
+@pytest.mark.parametrize(("nearer", "changes"), [(LOOKED_AT - 1, 2), (LOOKED_AT, 3)])
+def test_the_fewest_changes_are_sought_on_the_nearest_runners_only(nearer: int, changes: int) -> None:
+    asks = job(labels=["gpu"])
+    never = [
+        runner(f"never-{number:02}", state="draining", polled_s_ago=None, placed=1)
+        for number in range(nearer)
+    ]
+    of = fleet(*never, runner("full", placed=1))
     verdicts = judge_job(asks, of, NOW_MS).verdicts
-    assert len(fewest(asks, verdicts[1:], of, NOW_MS, None)) == 2
+    assert verdicts[-1].runner.name == "full"
+    assert len(fewest(asks, verdicts, of, NOW_MS, None)) == changes
     assert fewest(asks, (), of, NOW_MS, None) == ()
+
+
+def test_the_fewest_changes_are_counted_and_not_the_lacks_seen_at_first() -> None:
+    asks = job(labels=["gpu"])
+    never = runner("never", state="draining", polled_s_ago=None, placed=1)  # full, too, once it polls
+    of = fleet(never, runner("full", placed=1))
+    verdicts = judge_job(asks, of, NOW_MS).verdicts
+    assert [(one.runner.name, len(one.lacks)) for one in verdicts] == [("never", 2), ("full", 2)]
+    assert [key for key, _ in _changes(fewest(asks, verdicts, of, NOW_MS, None))] == [
+        "runner.labels",
+        "runner.max_jobs",
+    ]
 
 
 def test_a_mend_travels_and_is_not_worked_out_unasked() -> None:
