@@ -166,6 +166,8 @@ def job_sentences(job: Json, paint: Paint) -> list[str]:
         lines += sentence("placed", job["placed"], paint)
     if job.get("waiting"):
         lines += sentence("waiting", job["waiting"]["headline"], paint)
+        for remedy in job["waiting"].get("mend") or []:
+            lines += sentence("mend", remedy["text"], paint, indent=4)
     if job.get("error"):
         lines += sentence("error", job["error"], paint)
     return lines

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.cli.show import comparison_lines, duration, mib, spent_s, table, until_s
+from hub.cli.show import comparison_lines, duration, job_sentences, mib, spent_s, table, until_s
 from hub.cli.terminal import Paint
 
 PLAIN = Paint(False)
@@ -64,3 +64,13 @@ def test_a_job_that_needs_no_image_tells_nothing_of_images() -> None:
     assert comparison_lines(comparison, PLAIN, of_images=True) == [
         "    ✓ fast took it (images held, class 3)"
     ]
+
+
+def test_a_job_that_waits_for_good_is_told_the_least_that_would_mend_it() -> None:
+    waiting = {
+        "kind": "nowhere",
+        "headline": "no runner can take it: 1 runner, it lacks label gpu",
+        "mend": [{"text": "add the label gpu to earth-9", "change": {}}],
+    }
+    lines = job_sentences({"name": "train", "status": "queued", "waiting": waiting}, PLAIN)
+    assert lines[-1] == "    mend: add the label gpu to earth-9"
