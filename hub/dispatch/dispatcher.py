@@ -333,6 +333,7 @@ class Dispatcher:
     def _never_was(self, attempt: LiveAttempt) -> None:
         """Its write failed, or seemed to: take it off the books, and let the store say what is true."""
         self.leases.forget(attempt)
+        attempt.committed.set()  # whoever waits for the write learns that the attempt is on no books
         runner = self.fleet.live.get(attempt.runner)
         if runner is not None:
             runner.forget(attempt.job.id)

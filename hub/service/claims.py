@@ -41,7 +41,7 @@ async def claim(
     if (again := _repeated(runner, message)) is not None:
         hub.dispatch.polled(runner)
         await again.committed.wait()
-        return _answer(hub, again)
+        return _answer(hub, again) if runner.attempts.get(again.job.id) is again else None
     if message.claim_id in runner.spent_claims:
         hub.dispatch.polled(runner)
         return None

@@ -354,6 +354,36 @@ async def test_a_fault_around_the_write_of_a_claim_loses_no_job(
         assert (await hub.job(job))["status"] == "succeeded"
 
 
+async def test_a_claim_repeated_while_its_write_fails_is_answered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hub.store import attempts as store
+
+    async with running(tmp_path) as hub:
+        machine = await hub.machine("a")
+        await hub.one_job()
+        claim, fail = store.claim, asyncio.Event()
+
+        async def failing(*args: Any) -> bool:
+            await fail.wait()
+            raise OSError("the disk went away")
+
+        monkeypatch.setattr(store, "claim", failing)
+        body = {**machine.offer, "wait_s": 0, "claim_id": "claim-one-1"}
+        first = asyncio.create_task(machine.call("POST", "/claim", json=body))
+        await asyncio.sleep(0.05)
+        again = asyncio.create_task(machine.call("POST", "/claim", json=body))
+        await asyncio.sleep(0.05)
+        monkeypatch.setattr(store, "claim", claim)
+        fail.set()
+        async with asyncio.timeout(10):
+            assert [(await first).status_code, (await again).status_code] == [500, 204]
+        await hub.settle()
+        given = await machine.claim(claim_id="claim-two-2")
+        assert given is not None
+        assert (await machine.start(given)).status_code == 204
+
+
 async def test_what_follows_a_claim_cannot_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path) as hub:
         machine = await hub.machine("a")
