@@ -11,7 +11,6 @@ the timers. The sweep is the safety net, and counts what only it found.
 
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from hub.dispatch.answer import draw_up
@@ -20,13 +19,14 @@ from hub.dispatch.board import LiveBoard
 from hub.dispatch.concurrency import Concurrency
 from hub.dispatch.events import Events
 from hub.dispatch.fleet import Fleet, LiveRunner
+from hub.dispatch.holds import Holds
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
 from hub.dispatch.tasks import Tasks
 from hub.dispatch.timers import Timers
 from hub.placement import model
-from hub.placement.choose import choose, hold_is_over, hold_limit_ms, offer
+from hub.placement.choose import choose, offer
 from hub.placement.fit import as_placed
 from hub.placement.rank import is_there
 from hub.store import attempts as attempt_store
@@ -66,6 +66,15 @@ class Dispatcher:
         self.timers = Timers()
         self.events = Events()
         self.jobs: dict[int, LiveJob] = {}
+        self.holds = Holds(
+            board=self.board,
+            timers=self.timers,
+            jobs=self.jobs,
+            now_ms=now_ms,
+            offer=self._offer,
+            changed=self._changed,
+            save=self._save_hold,
+        )
         self.concurrency = Concurrency()
         self.on_superseded: Callable[[list[int]], Coroutine[Any, Any, None]] = _nobody
         self.rescued_by_sweep = 0
@@ -114,8 +123,7 @@ class Dispatcher:
     def _dequeue(self, job_id: int) -> model.QueuedJob:
         queued = self.queue.get(job_id)
         assert queued is not None, "only a queued job is taken out"
-        if queued.held_for in self.fleet.live:
-            self.fleet.live[queued.held_for].awaited_by.pop(job_id, None)
+        self.holds.leave(queued)
         self.reasons.forget()
         if (group := self.queue.remove(job_id)) is not None:
             self.board.group_gone(group)
@@ -145,78 +153,10 @@ class Dispatcher:
         runner = None if plan.take is None or plan.runner is None else self.fleet.live[plan.runner]
         given = plan.take is not None and runner is not None and self._assign(plan.take.id, runner)
         for hold in plan.holds:
-            self._hold(hold)
+            self.holds.begin(hold)
         return given or (runner is not None and self._choose(runner))
 
     # -- holds ----------------------------------------------------------------------------------
-
-    def _hold(self, hold: model.Hold) -> None:
-        job = self.queue.get(hold.job)
-        if job is None or job.held_for == hold.awaited:
-            return
-        now_ms = self.board.now_ms
-        if job.held_for in self.fleet.live:
-            self.fleet.live[job.held_for].awaited_by.pop(job.id, None)
-        first = job.held_since_ms is None
-        since_ms = now_ms if job.held_since_ms is None else job.held_since_ms
-        job = replace(job, held_since_ms=since_ms, held_for=hold.awaited)
-        self.queue.replace(job)
-        self.jobs[job.id].held_since_ms = since_ms
-        awaited = self.fleet.live[hold.awaited]
-        awaited.awaited_by[job.id] = job
-        self._save_hold(job)
-        if first:
-            self.time_hold(job)
-        self._recheck_awaited(awaited)
-        if awaited.open_claim is not None:
-            self._offer(job.id)  # a better runner that waits in a claim gets it at once
-
-    def time_hold(self, job: model.QueuedJob) -> None:
-        """Plan the end of a hold that has begun."""
-        since_ms = job.held_since_ms
-        assert since_ms is not None, "a hold begins at its first pass"
-        self.timers.at(
-            since_ms + hold_limit_ms(job, self.settings), lambda now_ms: self._hold_over(job.id, now_ms)
-        )
-
-    def _hold_over(self, job_id: int, now_ms: int) -> None:
-        job = self.queue.get(job_id)
-        if job is None or not hold_is_over(job, now_ms, self.settings):
-            return
-        if job.held_for is not None and (awaited := self.fleet.live.get(job.held_for)) is not None:
-            awaited.broken_promises += 1
-            self._changed(awaited)
-        self._unhold(job_id)
-        self._offer(job_id)
-
-    def _unhold(self, job_id: int) -> None:
-        """The job is awaited by nobody any more; its clock runs on."""
-        job = self.queue.get(job_id)
-        if job is None or job.held_for is None:
-            return
-        if job.held_for in self.fleet.live:
-            self.fleet.live[job.held_for].awaited_by.pop(job_id, None)
-        job = replace(job, held_for=None)
-        self.queue.replace(job)
-        self._save_hold(job)
-
-    def _recheck_awaited(self, runner: LiveRunner) -> None:
-        """Offer elsewhere what is held for a runner that cannot or need not take it any more."""
-        if not runner.awaited_by:
-            return
-        self.board.now_ms = self.now_ms()
-        kept: list[model.QueuedJob] = []
-        dropped: list[int] = []
-        there = self.board.is_there(runner.name)
-        for job in self.board.awaited_by(runner.name):
-            if there and self.board.fits_beside(job, runner.name, kept):
-                kept.append(job)
-            else:
-                dropped.append(job.id)
-        for job_id in dropped:
-            self._unhold(job_id)
-        for job_id in dropped:
-            self._offer(job_id)
 
     def _save_hold(self, job: model.QueuedJob) -> None:
         assert job.held_since_ms is not None, "a hold begins at its first pass"
@@ -230,7 +170,7 @@ class Dispatcher:
         """Facts of `runner` changed: list it anew, and look at what is held for it."""
         self.fleet.changed(runner, self.now_ms())
         self.reasons.forget()
-        self._recheck_awaited(runner)
+        self.holds.recheck(runner)
 
     def runner_changed(self, runner: LiveRunner) -> None:
         """An admin changed it, or its room changed: whatever fits now may go to its open claim."""
@@ -244,7 +184,7 @@ class Dispatcher:
             claim.close()
         self.fleet.remove(runner.name)
         for job_id in list(runner.awaited_by):
-            self._unhold(job_id)
+            self.holds.end(job_id)
             self._offer(job_id)
 
     def polled(self, runner: LiveRunner) -> None:

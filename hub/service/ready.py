@@ -170,7 +170,7 @@ async def start_up(hub: Hub) -> None:
     for job in sorted(queued, key=lambda one: one.queued().order):
         hub.dispatch.ready(job)
         if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
-            hub.dispatch.time_hold(waiting)
+            hub.dispatch.holds.time(waiting)
     out = {attempt.job_id for attempt in loaded.attempts}
     for row, why in broken:
         await _fail(hub, row.id, row.attempt, why, is_out=row.id in out)
