@@ -36,7 +36,10 @@ def runner(name: str = "r", **said: Any) -> Runner:
     polled_s_ago = said.pop("polled_s_ago", 2)
     if isinstance(said.get("placed"), int):
         said["placed"] = tuple(Placed(job=9000 + number) for number in range(said["placed"]))
-    said = {key: frozenset(value) if key in ("labels", "images") else value for key, value in said.items()}
+    said = {
+        key: frozenset(value) if key in ("labels", "images", "fetching") else value
+        for key, value in said.items()
+    }
     offer: dict[str, Any] = {"tiers": ("microvm",), "arch": "x86_64", "fetches_images": True}
     offer |= {key: value for key, value in said.items() if key in _OFFER}
     standing = {key: value for key, value in said.items() if key in _STANDING}

@@ -1,8 +1,9 @@
 """The live runners: what each last said, what is placed on it, and who of them is free to take a job.
 
-Runners of one shape and one speed class have the same lasting verdict and the same rank for a
-demand, so they share an `Entry`. Within an entry two sorted lists say who waits in a claim and who
-is about with a free slot, best first: a decision reads their heads instead of all runners.
+Runners of one shape and one speed class that fetch the same images have the same lasting verdict and
+the same rank for a demand, so they share an `Entry`. Within an entry two sorted lists say who waits in
+a claim and who is about with a free slot, best first: a decision reads their heads instead of all
+runners.
 
 Whoever changes a runner calls `Fleet.changed` before the next decision. No rule of fit stands here.
 """
@@ -24,11 +25,14 @@ ENDED_ROOM_MS = 60_000  # room of an ended job whose runner does not say that it
 ADDRESSES = 4  # processes remembered per token
 
 
+Key = tuple[Shape, int | None, frozenset[str]]  # shape, speed class, images on their way
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Runners with one shape and one speed class. The lists hold the runners' ease, best first."""
+    """Runners with one key. The lists hold the runners' ease, best first."""
 
-    key: tuple[Shape, int | None]
+    key: Key
     members: set[str] = field(default_factory=set)
     groups: set[Group] = field(default_factory=set)  # demands that its runners could ever take
     waiting: list[Ease] = field(default_factory=list)
@@ -135,7 +139,7 @@ class Fleet(Mapping[str, Runner]):
     def __init__(self, settings: Settings, images: Mapping[str, HubImage] | None = None) -> None:
         self.settings = settings
         self.live: dict[str, LiveRunner] = {}
-        self.entries: dict[tuple[Shape, int | None], Entry] = {}
+        self.entries: dict[Key, Entry] = {}
         self.value = FleetValue(runners=self, images=images or {}, settings=settings)
         self.entry_made: Callable[[Entry], None] = lambda entry: None
         self.entry_gone: Callable[[Entry], None] = lambda entry: None
@@ -173,13 +177,13 @@ class Fleet(Mapping[str, Runner]):
         if runner.offer is None:
             self._leave(runner)
             return
-        key = (shape(runner.model), runner.offer.speed_class)
+        key = (shape(runner.model), runner.offer.speed_class, runner.offer.fetching)
         if runner.entry is None or runner.entry.key != key:
             self._leave(runner)
             self._join(runner, key)
         self._list(runner, now_ms)
 
-    def _join(self, runner: LiveRunner, key: tuple[Shape, int | None]) -> None:
+    def _join(self, runner: LiveRunner, key: Key) -> None:
         runner.entry = self.entries.get(key)
         if runner.entry is not None:
             runner.entry.members.add(runner.name)
@@ -229,6 +233,7 @@ def offer_of(claim: Claim, labels: frozenset[str]) -> Offer:
         images=frozenset(claim.images),
         image_archs=tuple(sorted(claim.image_archs.items())),
         fetches_images=claim.fetches_images,
+        fetching=frozenset(claim.fetching),
         max_jobs=claim.max_jobs,
         cpus=claim.cpus,
         memory_mib=claim.memory_mib,

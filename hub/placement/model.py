@@ -103,6 +103,7 @@ class Offer:
     images: frozenset[str] = frozenset()
     image_archs: tuple[tuple[str, str], ...] = ()
     fetches_images: bool = False
+    fetching: frozenset[str] = frozenset()  # images on their way to it, not yet held
     max_jobs: int = 1
     cpus: int | None = None
     memory_mib: int | None = None

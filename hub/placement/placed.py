@@ -13,7 +13,7 @@ from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.lack import distance
 from hub.placement.model import Demand, Fleet, Lack, Offer, QueuedJob, Runner
-from hub.placement.rank import Preference, Rank, preference, rank
+from hub.placement.rank import FETCHING, Preference, Rank, images_rank, preference, rank
 from hub.placement.words import count
 
 COMPARED = 20  # runners kept with each placement: what fits a page, and about 4 KiB in the store
@@ -59,14 +59,17 @@ def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -
 
 
 def images_phrase(demand: Demand, offer: Offer) -> str:
-    """`holds the image`, `fetches the image from the hub`, `needs no image` and their plurals."""
+    """`holds the image`, `is fetching it`, `fetches it from the hub`, `needs no image`; and plurals."""
     needed, missing = len(demand.images), len(demand.images - offer.images)
     if not needed:
         return "needs no image"
     the = "the image" if needed == 1 else f"the {needed} images"
     if not missing:
         return f"holds {the}"
-    return f"fetches {the if missing == needed else f'{missing} of {the}'} from the hub"
+    those = the if missing == needed else f"{missing} of {the}"
+    if images_rank(demand, offer) == FETCHING:
+        return f"is fetching {those}"
+    return f"fetches {those} from the hub"
 
 
 def compare(

@@ -16,7 +16,7 @@ from hub.placement.choose import choose, hold_is_over, offer
 from hub.placement.fit import Shape, first_lack, shape, shape_lacks, with_jobs
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Demand, Fleet, HubImage, Plan, QueuedJob, Runner, Settings
-from hub.placement.rank import is_there, preference, rank
+from hub.placement.rank import HOLDS, is_there, preference, rank
 
 HOLDS_MS = (0, 5_000, 15_000, 30_000)
 
@@ -208,7 +208,7 @@ class Locality(FirstPoller):
         return Plan(take=min(fitting, key=lambda job: (-rank(job.demand, one)[1], job.order)), runner=runner)
 
     def pick(self, board: VirtualBoard, job: QueuedJob, waiting: Sequence[str]) -> str:
-        holding = [name for name in waiting if rank(job.demand, board.runners[name])[1]]
+        holding = [name for name in waiting if rank(job.demand, board.runners[name])[1] == HOLDS]
         return super().pick(board, job, holding or waiting)
 
 

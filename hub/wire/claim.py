@@ -63,6 +63,9 @@ class Claim(Request):
     images: Annotated[list[Hash], Field(max_length=MAX_IMAGES)] = []
     image_archs: Annotated[dict[Hash, Arch], Field(max_length=MAX_IMAGES)] = {}
     fetches_images: bool = False
+    fetching: Annotated[list[Hash], Field(max_length=MAX_IMAGES)] = Field(
+        default=[], description="images on their way to it, not yet held"
+    )
     max_jobs: Annotated[int, Field(ge=1, le=1000)] = 1
     cpus: Annotated[int, Field(ge=1, le=100_000)] | None = None
     memory_mib: Mib | None = None

@@ -29,6 +29,22 @@ def test_it_says_what_is_held_and_what_is_fetched(holds: str, needs: str, phrase
 
 
 @pytest.mark.parametrize(
+    ("holds", "fetching", "needs", "phrase"),
+    [
+        ("", "A", "A", "is fetching the image"),
+        ("", "AB", "AB", "is fetching the 2 images"),
+        ("A", "B", "AB", "is fetching 1 of the 2 images"),
+        ("", "A", "AB", "fetches the 2 images from the hub"),
+        ("A", "A", "A", "holds the image"),
+    ],
+)
+def test_it_says_that_a_fetch_is_under_way_where_nothing_else_is_missing(
+    holds: str, fetching: str, needs: str, phrase: str
+) -> None:
+    assert _sentence(runner(images=holds, fetching=fetching), job(images=needs)) == f"{phrase}, idle"
+
+
+@pytest.mark.parametrize(
     ("said", "phrase"),
     [
         ({"placed": 1, "max_jobs": 4}, "running 1 other job"),
@@ -98,7 +114,7 @@ def test_the_comparison_has_the_chosen_one_first_then_who_fits_best_then_who_lac
     assert found.more == 0
     chosen, holder, *_, labelled = found.runners
     assert (chosen.chosen, chosen.waiting, chosen.holds_images, chosen.lacks) == (True, True, False, ())
-    assert (holder.rank, holder.free_slots, holder.load1, holder.chosen) == ((1, 1, 3), 2, 0.5, False)
+    assert (holder.rank, holder.free_slots, holder.load1, holder.chosen) == ((1, 2, 3), 2, 0.5, False)
     assert [lack.code for lack in labelled.lacks] == ["draining"]
 
 

@@ -44,6 +44,7 @@ def runners(draw: st.DrawFn, name: str) -> Runner:
         labels=draw(st.sampled_from([(), ("ssd",)])),
         exclusive=draw(st.sampled_from([False, False, False, True])),
         images=draw(st.frozensets(st.sampled_from(IMAGES))),
+        fetching=draw(st.frozensets(st.sampled_from(IMAGES))),
         fetches_images=draw(st.sampled_from([True, True, False])),
         max_jobs=draw(st.integers(1, 3)),
         cpus=draw(st.sampled_from([None, 2, 8])),
