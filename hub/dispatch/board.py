@@ -6,7 +6,7 @@ class), by `placement.fit` like everything else; the passing half is judged anew
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hub.dispatch.fleet import Entry, Fleet
 from hub.dispatch.queue import Group, Queue
@@ -15,6 +15,7 @@ from hub.placement.fit import first_lack, shape, shape_lacks, with_jobs
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Lack, QueuedJob, Runner, Settings
 from hub.placement.rank import Ease, Rank, is_there, preference, rank
+from hub.placement.turn import turn
 
 
 class LiveBoard:
@@ -30,6 +31,10 @@ class LiveBoard:
     @property
     def settings(self) -> Settings:
         return self.fleet.settings
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        return self.fleet.held
 
     # -- what is remembered ---------------------------------------------------------------------
 
@@ -73,7 +78,7 @@ class LiveBoard:
         """Only runners of entries with a verdict are asked about: their shape lacks nothing."""
         self.looks += 1
         fleet = self.fleet.value
-        return first_lack(job.demand, runner, fleet, self.now_ms, job.declines, room=room, lasting=()) is None
+        return first_lack(job, runner, fleet, self.now_ms, room=room, lasting=()) is None
 
     def better(self, job: QueuedJob, runner: str) -> Iterable[str]:
         mine = rank(job.demand, self.fleet[runner], job.lost_on)
@@ -87,7 +92,7 @@ class LiveBoard:
     def awaited_by(self, runner: str) -> Sequence[QueuedJob]:
         held = self.fleet.live[runner].awaited_by.values()
         going_on = (job for job in held if not hold_is_over(job, self.now_ms, self.settings))
-        return sorted(going_on, key=lambda job: job.order)
+        return sorted(going_on, key=lambda job: turn(job, self.held))
 
     def fits_beside(self, job: QueuedJob, runner: str, promised: Sequence[QueuedJob]) -> bool:
         later = with_jobs(self.fleet[runner], promised, self.fleet.value)

@@ -9,6 +9,7 @@ Whoever changes a runner calls `Fleet.changed` before the next decision. No rule
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,18 @@ from hub.dispatch.queue import Group
 from hub.placement.fit import Shape, shape
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Fleet as FleetValue
-from hub.placement.model import HubImage, Offer, Placed, QueuedJob, Runner, Sandbox, Settings, Standing, State
+from hub.placement.model import (
+    HubImage,
+    Kept,
+    Offer,
+    Placed,
+    QueuedJob,
+    Runner,
+    Sandbox,
+    Settings,
+    Standing,
+    State,
+)
 from hub.placement.rank import Ease, ease, is_there
 from hub.wire.claim import Claim
 
@@ -68,7 +80,9 @@ class LiveRunner:
     watched: bool = False  # a timer looks when it no longer counts as there
     not_started: int = 0  # claims in a row that a living runner did not confirm
     failures_ms: list[int] = field(default_factory=list)  # when the machinery failed on it
+    kept: Kept | None = None
     entry: Entry | None = None
+    counted: Counter[str] = field(default_factory=Counter)  # jobs by owner, as in `Fleet.held`
     _listed: Ease | None = None
     _model: Runner | None = None
     _headroom: Headroom | None = None
@@ -92,6 +106,7 @@ class LiveRunner:
                 placed=tuple(self.placed.values()),
                 idle_memory_mib=self.idle_memory_mib,
                 broken_promises=self.broken_promises,
+                kept=self.kept,
             )
             self._model = Runner(name=self.name, offer=self.offer, standing=standing)
         return self._model
@@ -139,6 +154,7 @@ class Fleet(Mapping[str, Runner]):
     def __init__(self, settings: Settings, images: Mapping[str, HubImage] | None = None) -> None:
         self.settings = settings
         self.live: dict[str, LiveRunner] = {}
+        self.held: Counter[str] = Counter()  # jobs by owner: `placement.turn.holding`, kept up to date
         self.entries: dict[Key, Entry] = {}
         self.value = FleetValue(runners=self, images=images or {}, settings=settings)
         self.entry_made: Callable[[Entry], None] = lambda entry: None
@@ -168,11 +184,13 @@ class Fleet(Mapping[str, Runner]):
         if runner is not None:
             self._unlist(runner)
             self._leave(runner)
+            self._count(runner, Counter())
         return runner
 
     def changed(self, runner: LiveRunner, now_ms: int) -> None:
         """Put `runner` where its facts now belong."""
         runner.touch()
+        self._count(runner, Counter(one.owner for one in runner.placed.values() if one.owner is not None))
         self._unlist(runner)
         if runner.offer is None:
             self._leave(runner)
@@ -182,6 +200,16 @@ class Fleet(Mapping[str, Runner]):
             self._leave(runner)
             self._join(runner, key)
         self._list(runner, now_ms)
+
+    def _count(self, runner: LiveRunner, owners: Counter[str]) -> None:
+        if owners == runner.counted:
+            return
+        self.held.subtract(runner.counted)
+        self.held.update(owners)
+        for owner in runner.counted:
+            if not self.held[owner]:
+                del self.held[owner]
+        runner.counted = owners
 
     def _join(self, runner: LiveRunner, key: Key) -> None:
         runner.entry = self.entries.get(key)

@@ -1,4 +1,4 @@
-"""The queue: ready jobs, grouped by what they ask, so that equal demands are judged once.
+"""The queue: ready jobs, grouped by what they ask and their priority, so that equals are judged once.
 
 Jobs with declines, losses or a wish of their own stand alone: their verdict may differ from that of
 others with the same demand.
@@ -12,13 +12,13 @@ from typing import Any
 from hub.placement.model import Demand, QueuedJob
 from hub.placement.rank import Rank
 
-GroupKey = tuple[Demand, int]
+GroupKey = tuple[Demand, int, int]  # priority, and the id of a job that stands alone
 
 
 def group_key(job: QueuedJob) -> GroupKey:
     """Equal for jobs that share one verdict on every runner."""
     alone = job.declines or job.lost_on or job.wish
-    return (job.demand, job.id if alone else 0)
+    return (job.demand, job.priority, job.id if alone else 0)
 
 
 def _order(job: QueuedJob) -> tuple[int, int, int]:
@@ -27,12 +27,13 @@ def _order(job: QueuedJob) -> tuple[int, int, int]:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Jobs with one demand, in queue order. Never empty while it is in the queue.
+    """Jobs with one demand and priority, in queue order. Never empty while it is in the queue.
 
     `verdicts` is the board's memory: the demand's rank on each entry of runners that could ever take it.
     """
 
     demand: Demand
+    priority: int
     jobs: list[QueuedJob] = field(default_factory=list)
     verdicts: dict[Any, Rank] = field(default_factory=dict)
     kind: str | None = None  # of the reason why its jobs wait, when last looked at; None: nobody looked yet
@@ -70,7 +71,7 @@ class Queue:
         group = self.groups.get(key)
         made = None
         if group is None:
-            made = group = self.groups[key] = Group(demand=job.demand)
+            made = group = self.groups[key] = Group(demand=job.demand, priority=job.priority)
         insort(group.jobs, job, key=_order)
         return made
 

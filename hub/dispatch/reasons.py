@@ -9,8 +9,9 @@ from collections.abc import Collection, Sequence
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.queue import GroupKey, group_key
 from hub.placement.headroom import Headroom
-from hub.placement.judgement import Judgement, judge_job
+from hub.placement.judgement import Judgement, judge
 from hub.placement.model import QueuedJob
+from hub.placement.turn import Rivals, ahead
 from hub.placement.waiting import GroupFull, Waiting, reason
 
 KEPT_MS = 1000
@@ -91,7 +92,7 @@ class Reasons:
         if key not in self._kept:
             self.judged += 1
             fleet = self._board.fleet
-            self._kept[key] = judge_job(job, fleet.value, now_ms, self.rooms())
+            self._kept[key] = judge(job, fleet.value, now_ms, self.rooms())
         return self._kept[key]
 
     def rooms(self) -> dict[str, Headroom]:
@@ -102,13 +103,21 @@ class Reasons:
     def _place(self, job: QueuedJob, judgement: Judgement) -> int:
         """1 more than the queued jobs ahead that could be given a runner on which `job` fits too."""
         wanted = judgement.fitting
-        ahead = 0
+        rivals: dict[str, Rivals] = {}
         self._board.now_ms = judgement.now_ms
         for group in self._board.queue.groups.values():
-            before = group.ahead_of(job.order)
-            if before and self._contends(group.jobs[0], wanted):
-                ahead += before
-        return 1 + ahead
+            if group.priority < job.priority or not self._contends(group.jobs[0], wanted):
+                continue
+            its = rivals.setdefault(group.demand.owner, Rivals())
+            if group.priority > job.priority:
+                its.higher += len(group.jobs)
+            else:
+                its.equal += len(group.jobs)
+                its.older += group.ahead_of(job.order)
+        own = rivals.get(job.demand.owner)
+        if own is not None:
+            own.equal -= 1  # the job itself
+        return 1 + ahead(job, rivals, self._board.held)
 
     def _contends(self, other: QueuedJob, wanted: Sequence[str]) -> bool:
         entries = self._board.queue.group_of(other.id).verdicts

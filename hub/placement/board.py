@@ -11,6 +11,7 @@ from hub.placement.fit import first_lack, with_jobs
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Fleet, QueuedJob, Runner, Settings
 from hub.placement.rank import Preference, is_there, preference, rank
+from hub.placement.turn import holding, turn
 
 
 class PlainBoard:
@@ -22,6 +23,7 @@ class PlainBoard:
         self.rooms: dict[str, Headroom] = {
             name: headroom(runner, fleet.settings) for name, runner in fleet.runners.items()
         }
+        self.held = holding(fleet)
         self._now_ms = now_ms
 
     @property
@@ -61,18 +63,19 @@ class PlainBoard:
         )
 
     def awaited_by(self, runner: str) -> Sequence[QueuedJob]:
-        return [
+        awaiting = [
             job
             for job in self.jobs
             if job.held_for == runner and not hold_is_over(job, self.now_ms, self.settings)
         ]
+        return sorted(awaiting, key=lambda job: turn(job, self.held))
 
     def fits_beside(self, job: QueuedJob, runner: str, promised: Sequence[QueuedJob]) -> bool:
         later = with_jobs(self.fleet.runners[runner], promised, self.fleet)
         return self._fits(job, later, headroom(later, self.settings))
 
     def _fits(self, job: QueuedJob, runner: Runner, room: Headroom) -> bool:
-        return first_lack(job.demand, runner, self.fleet, self.now_ms, job.declines, room=room) is None
+        return first_lack(job, runner, self.fleet, self.now_ms, room=room) is None
 
     def _best_first(self, job: QueuedJob, runners: Iterable[Runner]) -> list[str]:
         def key(runner: Runner) -> Preference:

@@ -4,15 +4,16 @@ One algorithm over a `Board`. The plain board judges everything anew and is what
 the hub's own board remembers verdicts. A test holds both to the same answers.
 
 Invariants: a job is held at most `hold_limit_ms` in all, counted from its first pass; a runner is
-awaited by at most as many jobs as it has room for, in queue order; a job that is held or does not
+awaited by at most as many jobs as it has room for, in their turn; a job that is held or does not
 fit never stops the scan.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from hub.placement.model import Hold, Plan, QueuedJob, Settings
+from hub.placement.turn import turn
 
 
 class Board(Protocol):
@@ -22,11 +23,14 @@ class Board(Protocol):
     def now_ms(self) -> int: ...
     @property
     def settings(self) -> Settings: ...
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many jobs each owner has on the runners (`turn.holding`)."""
 
     def groups(self, runner: str) -> Iterable[Sequence[QueuedJob]]:
         """Queued jobs that `runner` could ever take, grouped so that a group has one verdict.
 
-        Each group is in queue order; jobs with declines, losses or a wish stand alone.
+        A group is of one owner and in queue order; jobs with declines, losses or a wish stand alone.
         """
 
     def fits(self, job: QueuedJob, runner: str) -> bool:
@@ -39,7 +43,7 @@ class Board(Protocol):
         """Runners with an open claim that lack nothing for `job`, best first."""
 
     def awaited_by(self, runner: str) -> Sequence[QueuedJob]:
-        """Jobs that are held for `runner` now, in queue order."""
+        """Jobs that are held for `runner` now, in their turn."""
 
     def fits_beside(self, job: QueuedJob, runner: str, promised: Sequence[QueuedJob]) -> bool:
         """Whether `job` still fits on `runner` once `promised` are placed there too."""
@@ -88,8 +92,13 @@ def _awaited(board: Board, job: QueuedJob, runner: str, promised: dict[str, list
     if hold_is_over(job, board.now_ms, board.settings):
         return None
     decided = {held.id for jobs in promised.values() for held in jobs}
+    mine = turn(job, board.held)
     for name in board.better(job, runner):
-        ahead = [held for held in board.awaited_by(name) if held.order < job.order and held.id not in decided]
+        ahead = [
+            other
+            for other in board.awaited_by(name)
+            if turn(other, board.held) < mine and other.id not in decided
+        ]
         ahead.extend(promised.get(name, ()))
         if board.fits_beside(job, name, ahead):
             return name
@@ -97,8 +106,10 @@ def _awaited(board: Board, job: QueuedJob, runner: str, promised: dict[str, list
 
 
 def _in_order(board: Board, runner: str) -> Iterator[QueuedJob]:
-    """Jobs that fit on `runner` now, in queue order. A group that does not fit is left as a whole."""
-    heap = [(group[0].order, number, 0, group) for number, group in enumerate(board.groups(runner)) if group]
+    """Jobs that fit on `runner` now, in their turn. A group that does not fit is left as a whole."""
+    held = board.held
+    groups = enumerate(board.groups(runner))
+    heap = [(turn(group[0], held), number, 0, group) for number, group in groups if group]
     heapq.heapify(heap)
     while heap:
         _, number, index, group = heap[0]
@@ -108,6 +119,6 @@ def _in_order(board: Board, runner: str) -> Iterator[QueuedJob]:
             continue
         yield job
         if index + 1 < len(group):
-            heapq.heapreplace(heap, (group[index + 1].order, number, index + 1, group))
+            heapq.heapreplace(heap, (turn(group[index + 1], held), number, index + 1, group))
         else:
             heapq.heappop(heap)

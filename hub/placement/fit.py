@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hub.placement import lack
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.model import Decline, Demand, Fleet, Lack, Offer, Placed, QueuedJob, Runner
+from hub.placement.model import Demand, Fleet, Kept, Lack, Offer, Placed, QueuedJob, Runner
 from hub.placement.rank import is_silent
 
 
@@ -55,34 +55,32 @@ def shape(runner: Runner) -> Shape:
 
 
 def lacks(
-    demand: Demand,
+    job: QueuedJob,
     runner: Runner,
     fleet: Fleet,
     now_ms: int,
-    declines: Iterable[Decline] = (),
     *,
     room: Headroom | None = None,
     lasting: tuple[Lack, ...] | None = None,
 ) -> tuple[Lack, ...]:
-    """All that `runner` lacks for `demand` at `now_ms`, in the order of `lack.ORDER`; empty: it fits.
+    """All that `runner` lacks for `job` at `now_ms`, in the order of `lack.ORDER`; empty: it fits.
 
     `room`: its headroom, and `lasting`: its `shape_lacks`, where the caller has them; None: worked out.
     """
-    return tuple(_each(demand, runner, fleet, now_ms, declines, room, lasting))
+    return tuple(_each(job, runner, fleet, now_ms, room, lasting))
 
 
 def first_lack(
-    demand: Demand,
+    job: QueuedJob,
     runner: Runner,
     fleet: Fleet,
     now_ms: int,
-    declines: Iterable[Decline] = (),
     *,
     room: Headroom | None = None,
     lasting: tuple[Lack, ...] | None = None,
 ) -> Lack | None:
     """The first of `lacks`, at the cost of one; None: it fits."""
-    return next(_each(demand, runner, fleet, now_ms, declines, room, lasting), None)
+    return next(_each(job, runner, fleet, now_ms, room, lasting), None)
 
 
 def shape_lacks(demand: Demand, of: Shape, fleet: Fleet) -> tuple[Lack, ...]:
@@ -112,6 +110,7 @@ def as_placed(job: QueuedJob, runner: Runner, fleet: Fleet) -> Placed:
     demand = job.demand
     return Placed(
         job=job.id,
+        owner=demand.owner,
         memory_mib=demand.memory_mib,
         cpus=demand.cpus,
         disk_mib=demand.disk_mib,
@@ -140,15 +139,14 @@ _NO_OFFER = Offer(tiers=())
 
 
 def _each(
-    demand: Demand,
+    job: QueuedJob,
     runner: Runner,
     fleet: Fleet,
     now_ms: int,
-    declines: Iterable[Decline],
     room: Headroom | None,
     lasting: tuple[Lack, ...] | None,
 ) -> Iterator[Lack]:
-    standing, settings, offer = runner.standing, fleet.settings, runner.offer
+    demand, standing, settings, offer = job.demand, runner.standing, fleet.settings, runner.offer
     if standing.state != "active":
         is_out = standing.state == "quarantined"
         yield lack.quarantined(standing.state_reason) if is_out else lack.draining()
@@ -164,6 +162,8 @@ def _each(
             cpus = one
         else:
             yield one
+    if standing.kept is not None and _keeps_out(standing.kept, job):
+        yield lack.kept(standing.kept, demand.project, now_ms)
     if offer is None:
         return
     if room is None:
@@ -174,7 +174,7 @@ def _each(
         yield cpus
     if disk := _disk_now(demand, runner, fleet, room):
         yield disk
-    for decline in declines:
+    for decline in job.declines:
         if decline.runner == runner.name and now_ms - decline.at_ms < settings.decline_ms:
             yield lack.declined(decline, now_ms, settings)
             break
@@ -205,6 +205,11 @@ def _each_of_shape(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
             yield lack.memory_never(demand.memory_mib, of.memory_mib, most)
     if demand.cpus and of.cpus is not None and demand.cpus > of.cpus:
         yield lack.cpus_never(demand.cpus, of.cpus)
+
+
+def _keeps_out(kept: Kept, job: QueuedJob) -> bool:
+    """Whether a runner that is kept is not to be had for `job`."""
+    return job.priority <= kept.priority and job.demand != kept.demand
 
 
 def _serves(of: Shape, project: str) -> bool:

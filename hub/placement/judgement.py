@@ -4,13 +4,13 @@ By `fit.lacks` like everything else. A caller judges each distinct demand once a
 as often as it likes; it holds for one instant.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.lack import distance
-from hub.placement.model import Decline, Demand, Fleet, Lack, QueuedJob, Runner, Settings, Wish
+from hub.placement.model import Demand, Fleet, Lack, QueuedJob, Runner, Settings
 from hub.placement.rank import Preference, is_there, preference
 
 
@@ -57,45 +57,24 @@ class Judgement:
 
 
 def judge(
-    demand: Demand,
-    fleet: Fleet,
-    now_ms: int,
-    *,
-    declines: Collection[Decline] = (),
-    lost_on: frozenset[str] = frozenset(),
-    wish: Wish | None = None,
-    rooms: Mapping[str, Headroom] | None = None,
+    job: QueuedJob, fleet: Fleet, now_ms: int, rooms: Mapping[str, Headroom] | None = None
 ) -> Judgement:
-    """Judge `demand` on every runner. Jobs with equal demands and nothing of their own share one.
+    """Judge `job` on every runner. Jobs of one demand and priority, with nothing of their own, share one.
 
     `rooms`: the runners' headroom by name, where the caller has it.
     """
+    demand, settings = job.demand, fleet.settings
     verdicts = []
     for name, runner in fleet.runners.items():
-        room = headroom(runner, fleet.settings) if rooms is None else rooms[name]
+        room = headroom(runner, settings) if rooms is None else rooms[name]
         verdicts.append(
             Verdict(
                 runner=runner,
                 room=room,
-                lacks=lacks(demand, runner, fleet, now_ms, declines, room=room),
-                there=is_there(runner, now_ms, fleet.settings),
-                preference=preference(demand, runner, room, now_ms, fleet.settings, lost_on, wish),
+                lacks=lacks(job, runner, fleet, now_ms, room=room),
+                there=is_there(runner, now_ms, settings),
+                preference=preference(demand, runner, room, now_ms, settings, job.lost_on, job.wish),
             )
         )
     verdicts.sort(key=lambda verdict: verdict.nearness)
-    return Judgement(demand=demand, settings=fleet.settings, now_ms=now_ms, verdicts=tuple(verdicts))
-
-
-def judge_job(
-    job: QueuedJob, fleet: Fleet, now_ms: int, rooms: Mapping[str, Headroom] | None = None
-) -> Judgement:
-    """Judge `job` with its own declines, losses and wish."""
-    return judge(
-        job.demand,
-        fleet,
-        now_ms,
-        declines=job.declines,
-        lost_on=job.lost_on,
-        wish=job.wish,
-        rooms=rooms,
-    )
+    return Judgement(demand=demand, settings=settings, now_ms=now_ms, verdicts=tuple(verdicts))

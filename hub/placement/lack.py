@@ -6,16 +6,18 @@ the runner's name. Whether there is a lack is decided in `fit`, not here.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hub.placement.headroom import Headroom
-from hub.placement.model import Decline, Lack, Remedy, Settings
+from hub.placement.model import Decline, Kept, Lack, Remedy, Settings
 from hub.placement.words import count, duration, listing, named, short_hash, size, two_sizes
 
 ORDER = (
     "quarantined", "draining", "silent", "scope", "tier", "arch", "image", "label",
-    "memory", "cpus", "disk", "declined", "slots",
+    "kept", "memory", "cpus", "disk", "declined", "slots",
 )  # fmt: skip
-ROOM = frozenset({"memory", "cpus", "disk", "slots"})  # where passing: a matter of waiting for room
+SIZE = frozenset({"memory", "cpus", "disk"})  # where passing: smaller jobs may take what comes free
+ROOM = SIZE | {"slots"}  # where passing: a matter of waiting for room
 
 _STATE = frozenset({"quarantined", "draining"})  # a word of an admin mends it: nothing is missing
 
@@ -276,6 +278,22 @@ def disk(job_mib: int, fetch_mib: int, peak_mib: int | None, free_mib: int) -> L
         remedy=f"free {size(need_mib - free_mib)} on the runner's disk",
         key="runner.free_disk_mib",
         change={"add": need_mib - free_mib},
+    )
+
+
+def kept(what: Kept, project: str, now_ms: int) -> Lack:
+    """The runner is kept for a job that smaller ones kept out; `project` is that of the job that asks."""
+    waited = duration(now_ms - what.queued_ms)
+    return replace(
+        _lack(
+            "kept",
+            f"is kept for job {what.job} (waiting {waited})",
+            lasting=False,
+            remedy=f"wait until that job has begun, or give this one a priority of {what.priority + 1}",
+            key="job.priority",
+            change={"set": what.priority + 1},
+        ),
+        abroad=None if what.demand.project == project else f"is kept for another job (waiting {waited})",
     )
 
 

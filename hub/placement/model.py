@@ -22,6 +22,7 @@ class Settings:
     reserve_mib: int = 4096  # memory kept back on a runner that states no reserve of its own
     baseline_mib: int = 2048  # memory that a machine uses for itself, at least
     patience: int = 2  # broken promises in a row after which a runner is awaited no more
+    bypass_ms: int = 600_000  # a job that smaller ones kept out for so long has a runner kept for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,11 @@ class Demand:
     cpus: int | None = None
     disk_mib: int | None = None  # what gates: learned from recent runs, else what the pipeline asks
     disk_peak_mib: int | None = None  # the recent peak behind a learned figure; None: not learned
+
+    @property
+    def owner(self) -> str:
+        """Whose job it is, for fairness: the part of the project before the slash."""
+        return self.project.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +67,33 @@ class QueuedJob:
 
     id: int
     demand: Demand
-    order: tuple[int, int, int]  # place in the queue: (-priority, queued_ms, id); smaller goes first
+    order: tuple[int, int, int]  # (-priority, queued_ms, id): smaller goes first among its owner's jobs
     declines: tuple[Decline, ...] = ()
     held_since_ms: int | None = None  # first pass for a better runner; set once per attempt
     held_for: str | None = None  # the runner awaited now; None: not held now
     usual_ms: int | None = None  # median duration of its recent runs
     lost_on: frozenset[str] = frozenset()  # runners that were lost under it: they rank last
     wish: Wish | None = None
+
+    @property
+    def priority(self) -> int:
+        """Larger goes first."""
+        return -self.order[0]
+
+    @property
+    def queued_ms(self) -> int:
+        """Since when it is in the queue."""
+        return self.order[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a runner is kept for: a job that smaller ones kept out for too long, or others just like it."""
+
+    job: int
+    demand: Demand
+    priority: int  # jobs of a higher priority are not kept out
+    queued_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +111,7 @@ class Placed:
     """A job that the hub has placed on a runner and that has not given its room back."""
 
     job: int
+    owner: str | None = None  # whose job it is; None: not known, and counted for nobody
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None  # without the images it makes the runner fetch
@@ -130,6 +157,7 @@ class Standing:
     placed: tuple[Placed, ...] = ()
     idle_memory_mib: int | None = None  # memory used when last seen with nothing committed
     broken_promises: int = 0  # holds for it in a row that ended without its claim
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +202,7 @@ class Lack:
     text: str  # read after the runner's name
     lasting: bool  # waiting will not mend it
     remedy: Remedy | None = None
+    abroad: str | None = None  # the text for who may not see other projects; None: the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

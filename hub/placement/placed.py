@@ -97,7 +97,7 @@ def compare(
             continue
         room = headroom(runner, fleet.settings) if rooms is None else rooms(name)
         known = None if lasting is None else lasting(name)
-        found = lacks(job.demand, runner, fleet, now_ms, job.declines, room=room, lasting=known)
+        found = lacks(job, runner, fleet, now_ms, room=room, lasting=known)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
         considered = _considered(job, runner, room, found, chosen)
         looked.append((name != chosen, distance(found), key, considered))
@@ -155,7 +155,7 @@ def _wish_not_met(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> 
     wished = fleet.runners.get(job.wish.runner)
     if wished is None:
         why = "is no longer registered"
-    elif found := lacks(job.demand, wished, fleet, now_ms, job.declines):
+    elif found := lacks(job, wished, fleet, now_ms):
         why = found[0].text
     elif rank(job.demand, runner, job.lost_on) > rank(job.demand, wished, job.lost_on):
         why = "is not the better one"

@@ -26,6 +26,7 @@ class VirtualBoard:
 
     def __init__(self, runners: Iterable[Runner], images: Mapping[str, HubImage], settings: Settings) -> None:
         self.now_ms = 0
+        self.held: Mapping[str, int] = {}  # a trace has one owner, so that fairness decides nothing
         self.settings = settings
         self.runners = {one.name: one for one in sorted(runners, key=lambda one: one.name)}
         self.fleet = Fleet(runners=self.runners, images=images, settings=settings)
@@ -107,7 +108,7 @@ class VirtualBoard:
     def _fits(self, job: QueuedJob, runner: Runner, room: Headroom) -> bool:
         if not self.can_ever(job, runner.name):
             return False
-        lack = first_lack(job.demand, runner, self.fleet, self.now_ms, job.declines, room=room, lasting=())
+        lack = first_lack(job, runner, self.fleet, self.now_ms, room=room, lasting=())
         return lack is None
 
     def _best_first(self, job: QueuedJob, runners: Iterable[Runner]) -> list[str]:

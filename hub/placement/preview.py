@@ -1,7 +1,7 @@
 """Who would take each job of a batch now, and why not another: the real rules, nothing queued.
 
 It is assumed that every runner that is there claims in this instant, and that the jobs are given out
-in queue order, those already queued before them included; so ten jobs never go to one slot. What is
+in their turn, those already queued among them; so ten jobs never go to one slot. What is
 given takes its room before the next is looked at. Room only shrinks on the way, so a runner that
 lacked something for a demand is not looked at again, and one whose room changed is judged anew:
 this gives the answers of `choose.offer` on the plain board, without judging every runner every time.
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from hub.placement.fit import first_lack, with_jobs
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.judgement import Judgement, judge_job
+from hub.placement.judgement import Judgement, judge
 from hub.placement.model import Fleet, QueuedJob, Runner
 from hub.placement.placed import placed_sentence
 from hub.placement.rank import Preference, is_there, preference
+from hub.placement.turn import holding, in_turn
 from hub.placement.waiting import RunnerLacks, Waiting, list_runners, place_in_line, reason
 
 
@@ -48,8 +49,13 @@ def preview(
     batch = list(jobs)
     wanted = {job.id for job in batch}
     given = _GivenOut(fleet, now_ms)
-    in_order = sorted((*queue, *batch), key=lambda job: job.order)
-    left = [job for job in in_order if not given.give(job, tell=job.id in wanted)]
+    held = holding(fleet)
+    left: list[QueuedJob] = []
+    for job in in_turn((*queue, *batch), held):
+        if given.give(job, tell=job.id in wanted):
+            held[job.demand.owner] += 1
+        else:
+            left.append(job)
     later = given.fleet()
     now, then = _Judgements(fleet, now_ms), _Judgements(later, now_ms)
     answers = []
@@ -71,7 +77,7 @@ def preview(
 
 def _key(job: QueuedJob) -> object:
     """Equal for jobs that are judged and ranked alike everywhere."""
-    return job.id if job.declines or job.lost_on or job.wish else job.demand
+    return job.id if job.declines or job.lost_on or job.wish else (job.demand, job.priority)
 
 
 class _Judgements:
@@ -85,7 +91,7 @@ class _Judgements:
     def of(self, job: QueuedJob) -> Judgement:
         key = _key(job)
         if key not in self._known:
-            self._known[key] = judge_job(job, self._fleet, self._now_ms, self.rooms)
+            self._known[key] = judge(job, self._fleet, self._now_ms, self.rooms)
         return self._known[key]
 
 
@@ -145,6 +151,6 @@ class _GivenOut:
     def _enter(self, contest: list[tuple[Preference, str, int]], job: QueuedJob, name: str) -> None:
         """Let the runner compete for `job`, with the room it has now, if the job fits on it."""
         runner, room, settings = self._runners[name], self._rooms[name], self._base.settings
-        if first_lack(job.demand, runner, self._base, self._now_ms, job.declines, room=room) is None:
+        if first_lack(job, runner, self._base, self._now_ms, room=room) is None:
             key = preference(job.demand, runner, room, self._now_ms, settings, job.lost_on, job.wish)
             heapq.heappush(contest, (key, name, self._changes[name]))

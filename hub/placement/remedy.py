@@ -41,7 +41,7 @@ class _Case:
     now_ms: int
 
     def lacks(self) -> tuple[Lack, ...]:
-        return lacks(self.job.demand, self.runner, self.fleet, self.now_ms, self.job.declines)
+        return lacks(self.job, self.runner, self.fleet, self.now_ms)
 
     def after(self, changes: Iterable[Change]) -> "_Case":
         job, runner, fleet = _apply(changes, self.job, self.runner, self.fleet)
@@ -49,7 +49,7 @@ class _Case:
 
     def fits_after(self, changes: Iterable[Change]) -> bool:
         job, runner, fleet = _apply(changes, self.job, self.runner, self.fleet)
-        return first_lack(job.demand, runner, fleet, self.now_ms, job.declines) is None
+        return first_lack(job, runner, fleet, self.now_ms) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +185,8 @@ def _apply(
         elif key == "job.declines":
             left = tuple(decline for decline in job.declines if decline.runner not in change["remove"])
             job = replace(job, declines=left)
+        elif key == "job.priority":
+            job = replace(job, order=(-change["set"], *job.order[1:]))
         elif whose == "job" and field in _DEMAND:
             job = replace(job, demand=_with(job.demand, field, change))
         elif whose == "runner":
@@ -311,6 +313,7 @@ _SAID: Mapping[str, Callable[[Any, _Case, str], str]] = {
     "job.arch": lambda arch, case, on: f"make the job ask for {arch}",
     "job.memory_mib": lambda mib, case, on: f"make the job ask for {mib} MiB or less",
     "job.cpus": lambda cpus, case, on: f"make the job ask for {count(cpus, 'CPU')}",
+    "job.priority": lambda priority, case, on: f"give the job a priority of {priority}",
     "job.declines": lambda _, case, on: f"mend what {on} declined it for",
     "hub.images": lambda images, case, on: f"send {_images(images)} to the hub with `shunter image push`",
 }
@@ -330,6 +333,8 @@ def _by_waiting(lack: Lack, case: _Case, called: str) -> list[str]:
     """What waiting mends, by itself or for a job that asks for no more than the runner has."""
     if lack.code == "declined":
         return ["wait until it is asked again"]
+    if lack.code == "kept":
+        return [f"wait until the job that {called} is kept for has begun"]
     if lack.code == "memory" and not lack.lasting:
         return [f"wait until memory is free on {called}"]
     if lack.code in ROOM - {"disk"} and not lack.lasting:

@@ -14,9 +14,10 @@ from typing import Literal
 from hub.placement import headline
 from hub.placement.choose import hold_is_over
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.judgement import Judgement, Verdict, judge, judge_job
+from hub.placement.judgement import Judgement, Verdict, judge
 from hub.placement.model import Fleet, Lack, QueuedJob, Remedy
 from hub.placement.remedy import fewest
+from hub.placement.turn import Rivals, ahead, holding
 
 __all__ = [
     "GroupFull",
@@ -27,7 +28,6 @@ __all__ = [
     "Waiting",
     "explain",
     "judge",
-    "judge_job",
     "list_runners",
     "place_in_line",
     "reason",
@@ -125,7 +125,7 @@ def explain(
 ) -> Waiting:
     """Why `job` waits in `queue`, everything judged anew: for one question, not for a whole queue."""
     rooms = {name: headroom(runner, fleet.settings) for name, runner in fleet.runners.items()}
-    judgement = judge_job(job, fleet, now_ms, rooms)
+    judgement = judge(job, fleet, now_ms, rooms)
     place = 1
     if judgement.fitting and not needs and group is None:
         place = place_in_line(job, judgement, fleet, queue, rooms)
@@ -141,17 +141,20 @@ def place_in_line(
 ) -> int:
     """1 more than the queued jobs ahead that could be given a runner on which `job` fits too."""
     wanted = set(judgement.fitting)
-    ahead = 0
-    contends: dict[object, bool] = {}  # by demand, and by job where it has something of its own
+    contends: dict[object, bool] = {}  # by demand and priority, and by job where it has declines
+    rivals: dict[str, Rivals] = {}
     for other in queue:
-        if other.order >= job.order:
+        if other.id == job.id or other.priority < job.priority:
             continue
-        key: object = other.id if other.declines else other.demand
+        key: object = other.id if other.declines else (other.demand, other.priority)
         if key not in contends:
-            its = judge(other.demand, fleet, judgement.now_ms, declines=other.declines, rooms=rooms)
-            contends[key] = not wanted.isdisjoint(its.fitting)
-        ahead += contends[key]
-    return 1 + ahead
+            contends[key] = not wanted.isdisjoint(judge(other, fleet, judgement.now_ms, rooms).fitting)
+        if contends[key]:
+            its = rivals.setdefault(other.demand.owner, Rivals())
+            its.higher += other.priority > job.priority
+            its.equal += other.priority == job.priority
+            its.older += other.priority == job.priority and other.order < job.order
+    return 1 + ahead(job, rivals, holding(fleet))
 
 
 def _kind_and_headline(

@@ -56,6 +56,7 @@ def live_runner(value: model.Runner) -> LiveRunner:
         idle_memory_mib=standing.idle_memory_mib,
         broken_promises=standing.broken_promises,
         placed={placed.job: placed for placed in standing.placed},
+        kept=standing.kept,
     )
     if standing.waiting:
         loop = asyncio.new_event_loop()

@@ -72,7 +72,7 @@ def _room(fleet: Fleet, name: str) -> dict[str, Any]:
     room = headroom(runner, fleet.settings)
     answer = {"free_memory_mib": room.free_memory_mib, "used_mib": room.used_mib}
     number = 0
-    while not (found := lacks(fleets.job(memory_mib=8192).demand, runner, fleet, NOW_MS)):
+    while not (found := lacks(fleets.job(memory_mib=8192), runner, fleet, NOW_MS)):
         number += 1
         runner = with_jobs(runner, [fleets.job(100 + number, memory_mib=8192)], fleet)
     assert [lack.code for lack in found] == ["memory"]
@@ -93,7 +93,7 @@ def _answer(case: dict[str, Any]) -> dict[str, Any]:
         case "lacks":
             number, name = about
             asked = by_id[number]
-            found = lacks(asked.demand, fleet.runners[name], fleet, NOW_MS, asked.declines)
+            found = lacks(asked, fleet.runners[name], fleet, NOW_MS)
             return {"codes": [lack.code for lack in found], "texts": [lack.text for lack in found]}
         case "waiting":
             waiting = explain(by_id[about], fleet, jobs, NOW_MS)

@@ -17,7 +17,7 @@ from tests.placement.virtual import VirtualHub
 
 
 def _texts(one: QueuedJob, of: Fleet, name: str = "r") -> list[str]:
-    return [lack.text for lack in lacks(one.demand, of.runners[name], of, NOW_MS, one.declines)]
+    return [lack.text for lack in lacks(one, of.runners[name], of, NOW_MS)]
 
 
 # B14: a wait for a better place idles the fleet, or is started again
@@ -157,9 +157,9 @@ def test_an_image_to_fetch_takes_disk_and_two_jobs_fetch_it_once() -> None:
         "has 35000 MiB free; the job needs 35001 MiB (9.0 GiB of it for images to fetch)"
     ]
     later = with_jobs(one, [first], of)
-    assert lacks(second.demand, later, of, NOW_MS) == ()
+    assert lacks(second, later, of, NOW_MS) == ()
     larger = job(4, images=["A"], disk_mib=13785)
-    assert [lack.code for lack in lacks(larger.demand, later, of, NOW_MS)] == ["disk"]
+    assert [lack.code for lack in lacks(larger, later, of, NOW_MS)] == ["disk"]
 
 
 # B30: the place that has the data gets all the work

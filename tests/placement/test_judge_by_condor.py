@@ -201,7 +201,7 @@ def test_condor_matches_exactly_the_pairs_that_fit() -> None:
     fitting = 0
     for _ in range(PAIRS):
         asked, there = dice.randrange(POOL), dice.randrange(POOL)
-        found = lacks(jobs[asked].demand, runners[there], of, NOW_MS)
+        found = lacks(jobs[asked], runners[there], of, NOW_MS)
         matched = wishes[asked].symmetricMatch(machines[there])
         assert matched == (not found), f"condor: {matched}; {jobs[asked]} on {runners[there]} lacks {found}"
         fitting += matched

@@ -122,7 +122,7 @@ def _change(of: Fleet, asks: QueuedJob, key: str, change: Any) -> tuple[Fleet, Q
 @pytest.mark.parametrize("name", LACKING)
 def test_a_lack_has_its_sentence(name: str) -> None:
     text, one, asks = LACKING[name]
-    [found] = lacks(asks.demand, one, _fleet(one), NOW_MS, asks.declines)
+    [found] = lacks(asks, one, _fleet(one), NOW_MS)
     assert found.text == text
     assert found.code in ORDER
     assert found.lasting == (name not in PASSING and found.code not in PASSING)
@@ -132,42 +132,42 @@ def test_a_lack_has_its_sentence(name: str) -> None:
 def test_a_remedy_mends_its_lack(name: str) -> None:
     _, one, asks = LACKING[name]
     of = _fleet(one)
-    [found] = lacks(asks.demand, one, of, NOW_MS, asks.declines)
+    [found] = lacks(asks, one, of, NOW_MS)
     assert found.remedy is not None
     for key, change in found.remedy.change:
         of, asks = _change(of, asks, key, change)
-    assert lacks(asks.demand, of.runners["r"], of, NOW_MS, asks.declines) == ()
+    assert lacks(asks, of.runners["r"], of, NOW_MS) == ()
 
 
 def test_a_runner_that_never_polled_lacks_only_what_is_known_of_it() -> None:
     one = runner(polled_s_ago=None, owner="bea", state="draining")
-    found = lacks(job(labels=["gpu"]).demand, one, fleet(one), NOW_MS)
+    found = lacks(job(labels=["gpu"]), one, fleet(one), NOW_MS)
     assert [lack.text for lack in found] == ["is draining", "never polled", "serves other repositories"]
 
 
 def test_a_limit_that_is_just_kept_is_kept() -> None:
-    assert lacks(job().demand, runner(polled_s_ago=30), _fleet(runner()), NOW_MS) == ()
+    assert lacks(job(), runner(polled_s_ago=30), _fleet(runner()), NOW_MS) == ()
     exact = runner(memory_mib=8192 + 4096 + 2048, cpus=2, free_disk_mib=100)
-    assert lacks(job(memory_mib=8192, cpus=2, disk_mib=100).demand, exact, _fleet(exact), NOW_MS) == ()
+    assert lacks(job(memory_mib=8192, cpus=2, disk_mib=100), exact, _fleet(exact), NOW_MS) == ()
 
 
 def test_a_runner_in_an_open_claim_is_not_silent_however_long_ago_it_sent_anything() -> None:
     one = runner(polled_s_ago=49, waiting=True)
-    assert lacks(job().demand, one, fleet(one), NOW_MS) == ()
+    assert lacks(job(), one, fleet(one), NOW_MS) == ()
 
 
 def test_the_constants_are_settings_of_the_hub() -> None:
     one = runner(memory_mib=4096, polled_s_ago=4)
     small = Settings(reserve_mib=0, baseline_mib=96, silent_ms=5000)
-    assert lacks(job(memory_mib=4000).demand, one, fleet(one, settings=small), NOW_MS) == ()
+    assert lacks(job(memory_mib=4000), one, fleet(one, settings=small), NOW_MS) == ()
     strict = replace(small, baseline_mib=97, silent_ms=3000)
-    found = lacks(job(memory_mib=4000).demand, one, fleet(one, settings=strict), NOW_MS)
+    found = lacks(job(memory_mib=4000), one, fleet(one, settings=strict), NOW_MS)
     assert [lack.code for lack in found] == ["silent", "memory"]
 
 
 def test_a_long_list_is_counted() -> None:
     one = runner()
-    [found] = lacks(job(labels=list("abcdefgh")).demand, one, fleet(one), NOW_MS)
+    [found] = lacks(job(labels=list("abcdefgh")), one, fleet(one), NOW_MS)
     assert found.text == "lacks labels a, b, c, d, e and 3 more"
     assert found.remedy is not None
     assert found.remedy.change == (("runner.labels", {"add": list("abcdefgh")}),)
@@ -191,7 +191,7 @@ def test_a_draining_runner_is_nearer_than_one_that_lacks_something_but_not_than_
         found = [
             lack
             for name in names
-            for lack in lacks(LACKING[name][2].demand, LACKING[name][1], _fleet(LACKING[name][1]), NOW_MS)
+            for lack in lacks(LACKING[name][2], LACKING[name][1], _fleet(LACKING[name][1]), NOW_MS)
         ]
         return distance(found)
 

@@ -11,17 +11,18 @@ from hub.placement.choose import choose, offer
 from hub.placement.fit import first_lack, lacks, shape, shape_lacks, with_jobs
 from hub.placement.headroom import headroom
 from hub.placement.lack import ORDER
-from hub.placement.model import Decline, Fleet, HubImage, Placed, QueuedJob, Runner, Sandbox, Wish
+from hub.placement.model import Decline, Fleet, HubImage, Kept, Placed, QueuedJob, Runner, Sandbox, Wish
 from hub.placement.placed import compare
 from hub.placement.preview import preview
 from hub.placement.rank import is_there
-from hub.placement.waiting import explain, judge_job
+from hub.placement.waiting import explain, judge
 from tests import fleets
 from tests.fleets import NOW_MS
 from tests.placement.virtual import VirtualHub
 
 NAMES = ("a", "b", "c", "d")
 IMAGES = ("A", "B")
+KEPT = Kept(job=800, demand=fleets.job(memory_mib=30000).demand, priority=0, queued_ms=NOW_MS - 700_000)
 
 
 @st.composite
@@ -30,6 +31,7 @@ def runners(draw: st.DrawFn, name: str) -> Runner:
     placed = tuple(
         Placed(
             job=900 + number,
+            owner=draw(st.sampled_from([None, "andy", "bea", "bea"])),
             memory_mib=draw(st.sampled_from([None, 1024, 8192])),
             cpus=draw(st.sampled_from([None, 1])),
             disk_mib=draw(st.sampled_from([None, 2000])),
@@ -59,6 +61,7 @@ def runners(draw: st.DrawFn, name: str) -> Runner:
         polled_s_ago=draw(st.sampled_from([0, 2, 2, 9, 20, 60, None])),
         waiting=draw(st.booleans()),
         broken_promises=draw(st.sampled_from([0, 0, 2])),
+        kept=draw(st.sampled_from([None, None, None, KEPT])),
         placed=placed,
         live=draw(st.sampled_from([(), (), live])),
     )
@@ -71,6 +74,7 @@ def jobs(draw: st.DrawFn, number: int, *, held: bool = True) -> QueuedJob:
     held_s = draw(st.sampled_from([0, 4, 14, 15, 60]))
     return fleets.job(
         number,
+        project=draw(st.sampled_from(["andy/demo", "andy/demo", "bea/tool"])),
         order=(draw(st.sampled_from([0, 0, -1])), NOW_MS - 1000, number),
         images=draw(st.frozensets(st.sampled_from((*IMAGES, "C")), max_size=2)),
         labels=draw(st.sampled_from([(), (), ("ssd",), ("gpu",)])),
@@ -199,11 +203,11 @@ def test_remembered_parts_of_a_verdict_give_the_same_lacks_in_the_one_order(
     fleet: Fleet, job: QueuedJob
 ) -> None:
     for runner in fleet.runners.values():
-        plain = lacks(job.demand, runner, fleet, NOW_MS, job.declines)
+        plain = lacks(job, runner, fleet, NOW_MS)
         lasting = shape_lacks(job.demand, shape(runner), fleet)
         room = headroom(runner, fleet.settings)
-        assert lacks(job.demand, runner, fleet, NOW_MS, job.declines, room=room, lasting=lasting) == plain
-        assert first_lack(job.demand, runner, fleet, NOW_MS, job.declines) == next(iter(plain), None)
+        assert lacks(job, runner, fleet, NOW_MS, room=room, lasting=lasting) == plain
+        assert first_lack(job, runner, fleet, NOW_MS) == next(iter(plain), None)
         places = [ORDER.index(lack.code) for lack in plain]
         assert places == sorted(places)
         assert all(lack in plain and lack.lasting for lack in lasting)
@@ -214,15 +218,15 @@ def test_a_job_placed_never_leaves_a_runner_with_more_room(
     fleet: Fleet, first: QueuedJob, second: QueuedJob
 ) -> None:
     for runner in fleet.runners.values():
-        if lacks(first.demand, runner, fleet, NOW_MS, first.declines):
+        if lacks(first, runner, fleet, NOW_MS):
             continue  # only what fits is placed
         later = with_jobs(runner, [first], fleet)
         before, after = headroom(runner, fleet.settings), headroom(later, fleet.settings)
         assert after.free_slots == before.free_slots - 1
         assert (after.free_memory_mib or 0) <= (before.free_memory_mib or 0)
         assert (after.free_disk_mib or 0) <= (before.free_disk_mib or 0)
-        lacked = {lack.code for lack in lacks(second.demand, runner, fleet, NOW_MS, second.declines)}
-        lacking = {lack.code for lack in lacks(second.demand, later, fleet, NOW_MS, second.declines)}
+        lacked = {lack.code for lack in lacks(second, runner, fleet, NOW_MS)}
+        lacking = {lack.code for lack in lacks(second, later, fleet, NOW_MS)}
         assert lacked <= lacking
 
 
@@ -286,5 +290,5 @@ def test_a_reader_is_not_told_a_name_that_it_may_not_see(fleet: Fleet, queue: li
 def test_a_demand_judged_once_serves_every_job_that_asks_the_same() -> None:
     fleet = fleets.fleet(fleets.runner("a"), fleets.runner("b", labels=["gpu"]))
     one, other = fleets.job(1, labels=["gpu"]), fleets.job(2, labels=["gpu"])
-    assert judge_job(one, fleet, NOW_MS) == judge_job(other, fleet, NOW_MS)
-    assert judge_job(one, fleet, NOW_MS).fitting == ("b",)
+    assert judge(one, fleet, NOW_MS) == judge(other, fleet, NOW_MS)
+    assert judge(one, fleet, NOW_MS).fitting == ("b",)

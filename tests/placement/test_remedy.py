@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.dispatch.show import waiting_view
 from hub.placement.fit import lacks
-from hub.placement.judgement import judge_job
+from hub.placement.judgement import judge
 from hub.placement.model import Decline, Fleet, HubImage, Placed, QueuedJob, Remedy, Runner
 from hub.placement.remedy import LOOKED_AT, apply, fewest, remedies
 from hub.placement.waiting import explain, reason
@@ -23,7 +23,7 @@ Change = tuple[str, object]
 
 def _fits(changes: Sequence[Change], asks: QueuedJob, one: Runner, of: Fleet) -> bool:
     asks, one, of = apply(changes, asks, one, of)
-    return not lacks(asks.demand, one, of, NOW_MS, asks.declines)
+    return not lacks(asks, one, of, NOW_MS)
 
 
 def _changes(found: Sequence[Remedy]) -> list[Change]:
@@ -50,7 +50,7 @@ def test_remedies_applied_together_make_the_job_fit_and_none_is_to_spare(
     of, asks = given_
     for one in of.runners.values():
         changes = _changes(remedies(asks, one, of, NOW_MS))
-        assert bool(changes) == bool(lacks(asks.demand, one, of, NOW_MS, asks.declines))
+        assert bool(changes) == bool(lacks(asks, one, of, NOW_MS))
         assert _fits(changes, asks, one, of)
         for number, left_out in enumerate(changes):
             assert not _fits(_without(changes, number), asks, one, of), f"{left_out} is to spare"
@@ -61,7 +61,7 @@ def test_no_smaller_set_of_single_changes_makes_the_job_fit(given_: tuple[Fleet,
     of, asks = given_
     for one in of.runners.values():
         changes = _changes(remedies(asks, one, of, NOW_MS))
-        found = lacks(asks.demand, one, of, NOW_MS, asks.declines)
+        found = lacks(asks, one, of, NOW_MS)
         alone = _changes([lack.remedy for lack in found if lack.remedy is not None])
         candidates = [*changes, *(change for change in alone if change not in changes)]
         if one.offer is not None:
@@ -83,7 +83,7 @@ def test_nowhere_tells_the_fewest_changes_over_all_runners_that_serve_the_projec
     if waiting.kind != "nowhere":
         assert waiting.mend == ()
         return
-    serving = [one for one in judge_job(asks, of, NOW_MS).verdicts if not one.has("scope")]
+    serving = [one for one in judge(asks, of, NOW_MS).verdicts if not one.has("scope")]
     sets = [remedies(asks, one.runner, of, NOW_MS, visible=() if hidden else None) for one in serving]
     assert waiting.mend == min(sets, key=len), "of equals the nearest"
     assert waiting.mend
@@ -94,7 +94,7 @@ def test_one_lack_has_one_remedy_that_asks_for_one_change(name: str) -> None:
     _, one, asks = LACKING[name]
     of = fleet(one, images={"H": HubImage(size_mib=800)})
     [found] = remedies(asks, one, of, NOW_MS)
-    [lack] = lacks(asks.demand, one, of, NOW_MS, asks.declines)
+    [lack] = lacks(asks, one, of, NOW_MS)
     assert lack.remedy is not None
     if lack.code in ("memory", "cpus"):  # where nothing is free, the runner is given more
         assert found.change[0][0].partition(".")[2] == lack.remedy.change[0][0].partition(".")[2]
@@ -217,7 +217,7 @@ def test_the_fewest_changes_are_sought_on_the_nearest_runners_only(nearer: int, 
         for number in range(nearer)
     ]
     of = fleet(*never, runner("full", placed=1))
-    verdicts = judge_job(asks, of, NOW_MS).verdicts
+    verdicts = judge(asks, of, NOW_MS).verdicts
     assert verdicts[-1].runner.name == "full"
     assert len(fewest(asks, verdicts, of, NOW_MS, None)) == changes
     assert fewest(asks, (), of, NOW_MS, None) == ()
@@ -227,7 +227,7 @@ def test_the_fewest_changes_are_counted_and_not_the_lacks_seen_at_first() -> Non
     asks = job(labels=["gpu"])
     never = runner("never", state="draining", polled_s_ago=None, placed=1)  # full, too, once it polls
     of = fleet(never, runner("full", placed=1))
-    verdicts = judge_job(asks, of, NOW_MS).verdicts
+    verdicts = judge(asks, of, NOW_MS).verdicts
     assert [(one.runner.name, len(one.lacks)) for one in verdicts] == [("never", 2), ("full", 2)]
     assert [key for key, _ in _changes(fewest(asks, verdicts, of, NOW_MS, None))] == [
         "runner.labels",
@@ -241,7 +241,7 @@ def test_a_mend_travels_and_is_not_worked_out_unasked() -> None:
     assert [(one.text, one.change) for one in shown.mend] == [
         ("add the label gpu to r, or drop the label gpu from the job", {"runner.labels": {"add": ["gpu"]}})
     ]
-    assert reason(asks, judge_job(asks, of, NOW_MS)).mend == ()
+    assert reason(asks, judge(asks, of, NOW_MS)).mend == ()
 
 
 def test_a_change_that_nobody_knows_is_refused() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hub.placement.model import Decline, Placed, QueuedJob, Runner
-from hub.placement.waiting import GroupFull, Waiting, explain, judge_job, reason
+from hub.placement.waiting import GroupFull, Waiting, explain, judge, reason
 from tests.fleets import NOW_MS, fleet, job, runner
 
 FULL = runner("full", placed=1)
@@ -179,6 +179,6 @@ def test_a_reason_shared_by_hidden_runners_tells_no_more_than_one_of_them() -> N
 def test_a_long_list_of_runners_is_bounded_and_the_nearest_come_first() -> None:
     of = fleet(*(runner(f"r{number:02}", labels=["x"] if number == 70 else []) for number in range(80)))
     asks = job(labels=["x"])
-    waiting = reason(asks, judge_job(asks, of, NOW_MS))
+    waiting = reason(asks, judge(asks, of, NOW_MS))
     assert waiting.runners[0].runner == "r70"
     assert (len(waiting.runners), waiting.more) == (50, 30)

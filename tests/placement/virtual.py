@@ -81,7 +81,7 @@ class VirtualHub:
             assert plan.runner is not None
             job = self.queue.pop(plan.take.id)
             runner = self.fleet.runners[plan.runner]
-            assert lacks(job.demand, runner, self.fleet, self.now_ms, job.declines) == ()
+            assert lacks(job, runner, self.fleet, self.now_ms) == ()
             placed = (*runner.standing.placed, as_placed(job, runner, self.fleet))
             self._change(plan.runner, waiting=False, placed=placed)
             self.placed[job.id] = (plan.runner, self.now_ms)
@@ -104,7 +104,7 @@ class VirtualHub:
                 and not hold_is_over(other, self.now_ms, settings)
             ]
             later = with_jobs(self.fleet.runners[hold.awaited], [*before, *ahead], self.fleet)
-            found = lacks(job.demand, later, self.fleet, self.now_ms, job.declines)
+            found = lacks(job, later, self.fleet, self.now_ms)
             assert found == (), f"{hold.awaited} is awaited by more than it has room for"
             ahead.append(job)
 
