@@ -7,18 +7,19 @@ or a release, unless the attempt is over, when nothing is told.
 The job's clock (its timeout) begins with its first step; preparing has a bound of its own.
 """
 
+import errno
 import logging
 import os
 import pwd
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from hub.wire.base import plain_text
-from hub.wire.claim import Assignment, Finish, Live, Outcome, Step, StepResult
+from hub.wire.claim import Assignment, Finish, Live, Outcome, Short, Step, StepResult
 from runner import artifacts, workspace
 from runner.attempt import Attempt
 from runner.client import Hub
@@ -48,6 +49,7 @@ class Ended:
     outcome: Outcome
     exit_code: int | None = None
     error: str | None = None
+    short: Short | None = None  # what it failed for want of; None: of nothing that is known
 
 
 class Work:
@@ -131,7 +133,8 @@ class Work:
             raise
         except Exception as error:  # whatever it is, the hub must hear of it
             log.exception("job %d: the machinery failed", self.job.id)
-            ended = Ended(outcome="error", error=f"the runner failed: {error}")
+            short: Short | None = "disk" if _is_full(error) else None
+            ended = Ended(outcome="error", error=f"the runner failed: {error}", short=short)
         self._state = "ending"
         self._step = None
         self._sandbox.end()
@@ -156,7 +159,9 @@ class Work:
         except workspace.NotPrepared as error:
             if self.stop.reason == "timed_out":  # the bound on preparing, which asks the same way
                 return Ended(outcome="error", error="preparing took too long")
-            return self._stopped() or Ended(outcome="error", error=str(error))
+            return self._stopped() or Ended(
+                outcome="error", error=str(error), short=self._sandbox.short_of(1)
+            )
         except Aborted:
             return self._stopped() or Ended(outcome="error", error="preparing was given up")
         if self.stop.reason == "timed_out":
@@ -212,7 +217,7 @@ class Work:
             if (stopped := self._stopped()) is not None:
                 return Ended(outcome=stopped.outcome, exit_code=code, error=stopped.error)
             if code != 0:
-                return Ended(outcome="failed", exit_code=code)
+                return Ended(outcome="failed", exit_code=code, short=self._sandbox.short_of(code))
         return Ended(outcome="succeeded", exit_code=0)
 
     def _stopped(self) -> Ended | None:
@@ -246,7 +251,7 @@ class Work:
             sentence = f"its artifacts could not be kept: {error}"
             log_.note(f"artifacts: {sentence}")
             outcome: Outcome = "failed" if ended.outcome == "succeeded" else ended.outcome
-            return Ended(outcome=outcome, exit_code=ended.exit_code, error=ended.error or sentence)
+            return replace(ended, outcome=outcome, error=ended.error or sentence)
         if found.files:
             total = sum(file.bytes for file in found.files)
             log_.note(f"artifacts: {len(found.files)} files, {total / 2**20:.1f} MiB")
@@ -284,6 +289,7 @@ class Work:
             outcome=ended.outcome,
             exit_code=ended.exit_code,
             error=None if ended.error is None else plain_text(ended.error, MAX_ERROR),
+            short=ended.short,
             peak_disk_mib=usage.peak_disk_mib,
             peak_memory_mib=usage.peak_memory_mib,
             log_bytes=log_bytes,
@@ -350,6 +356,11 @@ def _user() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container may run as a number that has no name
         return str(os.geteuid())
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a disk, or what this user may have of one, was full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _reason(error: Exception) -> str:

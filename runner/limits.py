@@ -1,5 +1,8 @@
 """What control groups leave of the machine: memory and CPUs, version 1 and 2, and both at once.
 
+And how often the kernel killed for want of memory: in the innermost group where that counts, for what
+it does elsewhere on the machine is no word about us.
+
 A limit of any group above this process holds. `root` is the root of the file system, so that tests
 can show made-up trees. A tree that cannot be read limits nothing.
 """
@@ -47,6 +50,29 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
         if quota_us is not None and quota_us > 0 and period_us:
             found.append(quota_us / period_us)
     return min((each for each in found if math.isfinite(each) and each > 0), default=None)
+
+
+def oom_kills(root: Path = Path("/")) -> int | None:
+    """How many processes the kernel has killed for want of memory, since this group, or the machine, began.
+
+    Counted in this process's own group; where that does not count, on the whole machine. None: unknown.
+    """
+    for group in _groups(root, "memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            if (kills := _count(group / name)) is not None:
+                return kills
+        break  # a group above counts what others run
+    return _count(root / "proc/vmstat")
+
+
+def _count(path: Path) -> int | None:
+    """The figure behind `oom_kill` in a file of such lines; None: there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text().splitlines():
+            name, _, figure = line.partition(" ")
+            if name == "oom_kill":
+                return int(figure)
+    return None
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

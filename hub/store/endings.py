@@ -42,7 +42,9 @@ class Ending:
     peak_disk_mib: int | None = None
     results: str | None = None  # JSON list of wire StepResult
     log_bytes: int = 0
-    requeue: bool = False  # of outcome "error": queue the job again, while its losses allow it
+    short: str | None = None  # of outcome "failed" or "error": for want of memory or disk
+    shortages: str | None = None  # JSON list of wire Shortage, as the job has them now; None: as before
+    requeue: bool = False  # of a failure of the machinery, or for want: queue it again, as its losses allow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +70,24 @@ _FIND = """
 """
 
 _LOSSES = """
-    SELECT attempts.job_id AS job, attempts.runner, attempts.memory_mib
+    SELECT attempts.job_id AS job, attempts.runner, attempts.memory_mib, attempts.short
     FROM INPUT JOIN attempts ON attempts.job_id = input.job AND attempts.number <= input.number
-    WHERE attempts.ended IN ('lost', 'runner removed') OR attempts.number = input.number
+    WHERE attempts.ended IN ('lost', 'runner removed') OR attempts.short IS NOT NULL
+       OR attempts.number = input.number
     ORDER BY attempts.job_id, attempts.number
 """
 
 _END_ATTEMPT = """
     UPDATE attempts
     SET ended_ms = input.now_ms, ended = input.how, reason = input.reason, outcome = input.outcome,
-        exit_code = input.exit_code
+        exit_code = input.exit_code, short = input.short
     FROM INPUT
     WHERE attempts.job_id = input.job AND attempts.number = input.number AND attempts.ended_ms IS NULL
     RETURNING attempts.job_id
 """
 _END_ATTEMPT_COLUMNS = (
-    "job bigint, number bigint, now_ms bigint, how text, reason text, outcome text, exit_code bigint"
+    "job bigint, number bigint, now_ms bigint, how text, reason text, outcome text, exit_code bigint, "
+    "short text"
 )
 
 # Queued again: its place in the queue is kept, and what was true of the attempt only is forgotten.
@@ -92,6 +96,7 @@ _END_JOB = """
     SET status = input.status, losses = input.losses, exit_code = input.exit_code, error = input.error,
         peak_memory_mib = input.peak_memory_mib, peak_disk_mib = input.peak_disk_mib,
         results = input.results, log_bytes = input.log_bytes, waiting = NULL, held_for = NULL,
+        shortages = COALESCE(input.shortages, jobs.shortages),
         finished_ms = CASE WHEN input.status = 'queued' THEN NULL ELSE input.now_ms END,
         started_ms = CASE WHEN input.status = 'queued' THEN NULL ELSE jobs.started_ms END,
         runner = CASE WHEN input.status = 'queued' THEN NULL ELSE jobs.runner END,
@@ -103,7 +108,8 @@ _END_JOB = """
 """
 _END_JOB_COLUMNS = (
     "job bigint, number bigint, now_ms bigint, was text, status text, losses bigint, exit_code bigint, "
-    "error text, peak_memory_mib bigint, peak_disk_mib bigint, results text, log_bytes bigint"
+    "error text, peak_memory_mib bigint, peak_disk_mib bigint, results text, log_bytes bigint, "
+    "shortages text"
 )
 
 _DECLINE = """
@@ -175,6 +181,7 @@ async def _write(conn: AsyncConnection, won: Sequence[Ending], found: dict[int, 
             "reason": ending.reason or ending.error or "",
             "outcome": ending.outcome,
             "exit_code": ending.exit_code,
+            "short": ending.short,
         }
         for ending in won
     ]
@@ -207,7 +214,7 @@ class _Verdict:
     exhausted: bool = False  # final because of its losses: the error is still to be worded
 
     def row(self, ending: Ending, was: str) -> dict[str, str | int | None]:
-        """What is written of the job; a job that is queued again keeps nothing of the attempt."""
+        """What is written of the job; queued again, it keeps of the attempt only what it ran out of."""
         kept = self.status != "queued"
         return {
             "job": ending.job,
@@ -222,6 +229,7 @@ class _Verdict:
             "peak_disk_mib": ending.peak_disk_mib if kept else None,
             "results": ending.results if kept else None,
             "log_bytes": ending.log_bytes if kept else 0,
+            "shortages": ending.shortages,
         }
 
 
@@ -231,13 +239,13 @@ def _verdict(ending: Ending, row: Any) -> _Verdict:
     canceling = row.status == "canceling"
     if ending.how == "finished":
         assert ending.outcome is not None, "a finish says how"
-        if ending.outcome != "error":
+        if ending.outcome != "error" and ending.short is None:
             return _Verdict(status=ending.outcome, losses=losses, error=ending.error)
-        if canceling:
+        if canceling and ending.outcome == "error":
             return _Verdict(status="canceled", losses=losses, error=ending.error)
-        if ending.requeue and losses + 1 < MAX_LOSSES:
+        if ending.requeue and not canceling and losses + 1 < MAX_LOSSES:
             return _Verdict(status="queued", losses=losses + 1)
-        return _Verdict(status="error", losses=losses + 1, error=ending.error)
+        return _Verdict(status=ending.outcome, losses=losses + 1, error=ending.error)
     if canceling or ending.how == "canceled":
         return _Verdict(status="canceled", losses=losses)
     if ending.how not in _LOST:
@@ -258,18 +266,28 @@ async def _say_lost(conn: AsyncConnection, won: Sequence[Ending], verdicts: dict
 
 
 def lost_text(attempts: Iterable[Any], losses: int) -> str:
-    """Why a job whose runners were lost is not tried again. `attempts`: the lost ones, in order."""
-    lost = list(attempts)
+    """Why a job whose runners were lost is not tried again.
+
+    `attempts`: those that were lost, and those that ended for want of memory or disk, in order.
+    """
+    found = list(attempts)
+    lost = [attempt for attempt in found if attempt.short is None]
+    short = [attempt.short for attempt in found if attempt.short is not None]
     names = ", ".join(attempt.runner for attempt in lost)
-    if len(lost) >= losses:
-        said = f"its runner was lost {len(lost)} times ({names})"
-    else:
-        failures = losses - len(lost)
-        times = "once" if failures == 1 else f"{failures} times"
+    failures = losses - len(found)
+    before = [f"the machinery failed {_times(failures)}"] if failures > 0 else []
+    before += [f"it ran out of {what} {_times(short.count(what))}" for what in dict.fromkeys(short)]
+    if before:
         runners = "runner was" if len(lost) == 1 else "runners were"
-        said = f"the machinery failed {times}, and {len(lost)} {runners} lost ({names})"
+        said = f"{', '.join(before)}, and {len(lost)} {runners} lost ({names})"
+    else:
+        said = f"its runner was lost {len(lost)} times ({names})"
     told = [attempt.memory_mib for attempt in lost if attempt.memory_mib is not None]
     return f"{said}; it last took {max(told)} MiB of memory" if told else said
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 ENDINGS: Batch[Ending, Ended] = Batch(name="end", key=lambda row: ("job", row.job), many=end_many)

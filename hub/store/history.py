@@ -17,17 +17,21 @@ class TakenRow:
     peak_memory_mib: int | None
     peak_disk_mib: int | None
     duration_ms: int | None
+    shortages: str | None  # JSON list of wire Shortage; None: it ran out of nothing
 
 
+# A failure of the machinery says nothing of the job, unless the job had run out of something: that counts.
 _RECENT = """
-    SELECT peak_memory_mib, peak_disk_mib, finished_ms - started_ms AS duration_ms FROM jobs
+    SELECT peak_memory_mib, peak_disk_mib, shortages,
+           CASE WHEN status <> 'error' THEN finished_ms - started_ms END AS duration_ms
+    FROM jobs
     WHERE project = :project AND name = :name AND finished_ms IS NOT NULL
-      AND status IN ('succeeded', 'failed')
+      AND (status IN ('succeeded', 'failed') OR (status = 'error' AND shortages IS NOT NULL))
     ORDER BY finished_ms DESC LIMIT :limit
 """
 
 
 async def recent(conn: AsyncConnection, *, project: str, name: str, limit: int = RECENT) -> list[TakenRow]:
-    """The last runs of this job that came to an end of their own, newest first."""
+    """The last runs of this job that came to an end of their own, or ran out of something; newest first."""
     found = await conn.execute(text(_RECENT), {"project": project, "name": name, "limit": limit})
     return [read(TakenRow, row) for row in found]

@@ -70,6 +70,7 @@ class JobRow:
     cancel_ms: int | None
     exit_code: int | None
     error: str | None
+    shortages: str | None  # JSON list of wire Shortage: what it has run out of so far, and where
     peak_memory_mib: int | None
     peak_disk_mib: int | None
     results: str | None  # JSON list of wire StepResult
@@ -97,6 +98,7 @@ class AttemptRow:
     reason: str
     outcome: str | None
     exit_code: int | None
+    short: str | None
     memory_mib: int | None
     disk_mib: int | None
     step: int | None

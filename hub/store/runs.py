@@ -36,11 +36,15 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job of a new run. `needs`: names of jobs of the same run. `spec`: JSON of wire JobSpec."""
+    """A job of a new run. `needs`: names of jobs of the same run. `spec`: JSON of wire JobSpec.
+
+    `shortages`: JSON list of wire Shortage, of the job that this one runs again; None: it has none.
+    """
 
     name: str
     spec: str
     needs: tuple[str, ...] = ()
+    shortages: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +67,9 @@ _INSERT_RUN = """
 
 _INSERT_JOBS = """
     INSERT INTO jobs (run_id, position, project, name, status, spec, needs, priority, attempt, losses,
-                      placed, queued_ms, created_ms, log_bytes)
+                      placed, queued_ms, created_ms, log_bytes, shortages)
     SELECT :run, position, :project, name, status, spec, needs, :priority, 0, 0, '',
-           CASE WHEN status = 'queued' THEN CAST(:created_ms AS bigint) END, :created_ms, 0
+           CASE WHEN status = 'queued' THEN CAST(:created_ms AS bigint) END, :created_ms, 0, shortages
     FROM INPUT
     ORDER BY position
     RETURNING id, position
@@ -98,27 +102,28 @@ async def submit(writer: Writer, run: NewRun, jobs: Sequence[NewJob]) -> Submitt
     names = {job.name for job in jobs}
     if not jobs or len(names) < len(jobs) or not all(names.issuperset(job.needs) for job in jobs):
         raise ValueError("a run has at least one job, each with its own name, that needs only its fellows")
-    rows = [
+    rows: list[dict[str, str | int | None]] = [
         {
             "position": position,
             "name": job.name,
             "status": "blocked" if job.needs else "queued",
             "spec": job.spec,
             "needs": json.dumps(job.needs),
+            "shortages": job.shortages,
         }
         for position, job in enumerate(jobs)
     ]
     return await writer.run(lambda conn: _submit(conn, run, rows), key="submit")
 
 
-async def _submit(conn: AsyncConnection, run: NewRun, rows: list[dict[str, str | int]]) -> Submitted:
+async def _submit(conn: AsyncConnection, run: NewRun, rows: list[dict[str, str | int | None]]) -> Submitted:
     made = (await conn.execute(text(_INSERT_RUN), asdict(run))).scalar_one_or_none()
     if made is None:
         return await _known(conn, run)
     created = await each(
         conn,
         _INSERT_JOBS,
-        "position bigint, name text, status text, spec text, needs text",
+        "position bigint, name text, status text, spec text, needs text, shortages text",
         rows,
         run=made,
         project=run.project,

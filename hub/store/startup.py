@@ -36,7 +36,8 @@ _ATTEMPTS = f"""
 _LOST = f"""
     SELECT attempts.job_id, attempts.runner FROM jobs JOIN attempts ON attempts.job_id = jobs.id
     WHERE {_UNFINISHED} AND jobs.losses > 0
-      AND (attempts.ended IN ('lost', 'runner removed') OR attempts.outcome = 'error')
+      AND (attempts.ended IN ('lost', 'runner removed')
+           OR (attempts.outcome = 'error' AND attempts.short IS NULL))
 """  # noqa: S608 - words of our own
 
 _DECLINES = f"""

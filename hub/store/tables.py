@@ -93,6 +93,7 @@ class Job(SQLModel, table=True):
     cancel_ms: int | None = Field(default=None, sa_column=_ms())  # when somebody asked for the cancel
     exit_code: int | None = None
     error: str | None = Field(default=None, sa_column=Column(Text))
+    shortages: str | None = Field(default=None, sa_column=Column(Text))  # JSON list of wire Shortage
     peak_memory_mib: int | None = Field(default=None, sa_column=_ms())
     peak_disk_mib: int | None = Field(default=None, sa_column=_ms())
     results: str | None = Field(default=None, sa_column=Column(Text))  # JSON list of wire StepResult
@@ -134,6 +135,7 @@ class Attempt(SQLModel, table=True):
     reason: str = Field(default="", sa_column=Column(Text, nullable=False))
     outcome: str | None = None  # what `finish` said, kept so that the very same again is known
     exit_code: int | None = None
+    short: str | None = None  # memory, disk: what it failed for want of, which is no fault of its runner
     memory_mib: int | None = Field(default=None, sa_column=_ms())  # last told by a heartbeat
     disk_mib: int | None = Field(default=None, sa_column=_ms())
     step: int | None = None

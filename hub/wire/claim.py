@@ -173,6 +173,7 @@ class StepResult(Request):
 
 
 Outcome = Literal["succeeded", "failed", "timed_out", "canceled", "error"]
+Short = Literal["memory", "disk"]  # what an attempt may have ended for want of
 
 
 class Finish(Request):
@@ -182,6 +183,7 @@ class Finish(Request):
     outcome: Outcome
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
     error: Annotated[str, Field(max_length=4000)] | None = None
+    short: Short | None = Field(default=None, description="it failed for want of this; None: not known to")
     peak_disk_mib: Mib | None = None
     peak_memory_mib: Mib | None = None
     log_bytes: Annotated[int, Field(ge=0)] | None = Field(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from hub.wire.claim import Short
+
 Reason = Literal["timed_out", "canceled", "released", "over"]
 # From polite to urgent; the first two leave the job its grace, the last two nothing.
 URGENCY: Mapping[Reason, int] = {"timed_out": 1, "canceled": 2, "released": 3, "over": 4}
@@ -114,6 +116,12 @@ class Sandbox(Protocol):
 
     def usage(self) -> Usage:
         """What it uses now and used at most, as last measured."""
+
+    def short_of(self, code: int) -> Short | None:
+        """What the command that `run` last ran, and that ended with `code`, failed for want of.
+
+        None: of nothing that is known, or it did not fail.
+        """
 
     def end(self) -> None:
         """Kill every process of the job. Its files stay."""

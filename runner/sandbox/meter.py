@@ -3,7 +3,8 @@
 Memory is the sum over the job's whole process tree, four times a second: the proportional share
 (PSS) while that is cheap, else the resident size, which counts shared pages more than once. The
 tier measures and does not limit. Disk is what the job's folder takes in blocks, walked without
-following links, never for more than a twentieth of the time.
+following links, never for more than a twentieth of the time. Beside them it remembers how little room
+the folder's file system had at the worst, for a file that was too large is often removed at once.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ DISK_EVERY_S = 2.0
 DISK_SHARE = 20  # a walk that took T is followed by at least 20 T without one
 MAX_ENTRIES = 2_000_000  # files looked at in one walk; what is beyond is not counted
 PSS_S = 0.025  # a sample that takes longer is taken as RSS from then on
+FULL_BYTES = 16 * 2**20  # a file system with less free is full: a compiler's next file does not fit
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 2**20
 
@@ -33,6 +35,7 @@ class Meter:
         self._usage = Usage()
         self._ended = threading.Event()
         self._cheap = True
+        self._was_full = False
         self._seen: dict[int, int] = {}
         self._thread = threading.Thread(target=self._sample, name="meter", daemon=True)
 
@@ -49,6 +52,15 @@ class Meter:
         """A last look at the disk, after `stop`: what the job took may have grown since."""
         self._note_disk(disk_bytes(self._folder))
 
+    def begin_step(self) -> None:
+        """Forget that the file system was full, before the step that begins now."""
+        self._was_full = False
+
+    def was_full(self) -> bool:
+        """Whether, since `begin_step`, the folder's file system was seen with less than FULL_BYTES free."""
+        self._look_at_room()
+        return self._was_full
+
     @property
     def usage(self) -> Usage:
         """As last measured."""
@@ -63,6 +75,7 @@ class Meter:
         disk_due = 0.0
         while not self._ended.wait(MEMORY_EVERY_S):
             self._measure_memory()
+            self._look_at_room()
             if time.monotonic() >= disk_due:
                 took_s = self._measure_disk()
                 disk_due = time.monotonic() + max(DISK_EVERY_S, DISK_SHARE * took_s)
@@ -77,6 +90,11 @@ class Meter:
         self._cheap = self._cheap and time.monotonic() - began < PSS_S
         self._seen = seen
         self._note(memory_mib=-(-total // _MIB))
+
+    def _look_at_room(self) -> None:
+        with contextlib.suppress(OSError):
+            if free_bytes(self._folder) < FULL_BYTES:
+                self._was_full = True
 
     def _measure_disk(self) -> float:
         began = time.monotonic()
@@ -97,6 +115,12 @@ class Meter:
             peak_memory_mib=_larger(memory, old.peak_memory_mib),
             peak_disk_mib=_larger(disk, old.peak_disk_mib),
         )
+
+
+def free_bytes(folder: Path) -> int:
+    """What this user may still write on the file system of `folder`. Raises OSError where there is none."""
+    room = os.statvfs(folder)
+    return (room.f_bfree if os.geteuid() == 0 else room.f_bavail) * room.f_frsize  # root may use it all
 
 
 def disk_bytes(folder: Path, ended: threading.Event | None = None) -> int | None:

@@ -26,7 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hub.wire.claim import Short
 from runner import leftovers
+from runner.limits import oom_kills
 from runner.sandbox import keeper
 from runner.sandbox.base import Command, SandboxBroken, Stop, Usage
 from runner.sandbox.meter import Meter, started
@@ -35,6 +37,7 @@ MAX_READ = 2**18  # bytes of output taken at a time
 PIPE_BYTES = 2**20  # what a job may write ahead of the agent, where the system allows it
 SLACK_S = 2.0  # for the keeper, beyond its own bounds
 BASH = "/bin/bash"
+KILLED = 128 + signal.SIGKILL  # as shells say it, of the step itself or of what it ran last
 SHELL = (BASH, "--noprofile", "--norc", "-e") if Path(BASH).exists() else ("/bin/sh", "-e")
 
 
@@ -53,6 +56,7 @@ class ProcessSandbox:
         self._output = -1
         self._said = b""
         self._meter: Meter | None = None
+        self._oom_kills: int | None = None  # when the last step began
         self._ending = threading.Lock()
 
     def prepare(self) -> None:
@@ -87,6 +91,9 @@ class ProcessSandbox:
     def run(self, command: Command, sink: Callable[[bytes], None], stop: Stop, until: float) -> int:
         """Run a command to its end; see `base.Sandbox.run`. Raises SandboxBroken if the keeper dies."""
         assert self._control is not None
+        self._oom_kills = oom_kills()
+        if self._meter is not None:
+            self._meter.begin_step()
         if not stop.reached("timed_out"):
             env = {**command.env, leftovers.MARK: self._mark}
             self._say(
@@ -126,7 +133,7 @@ class ProcessSandbox:
     def _stop(self, sink: Callable[[bytes], None], stop: Stop) -> int:
         """End all processes as `stop` says, its output passed on meanwhile; the leader's exit code."""
         assert self._control is not None
-        code = 128 + signal.SIGKILL
+        code = KILLED
         grace_s = 0.0 if stop.at_once else self._grace_s
         self._say({"do": "end", "grace_s": grace_s})
         until = time.monotonic() + grace_s + keeper.KILL_S + SLACK_S
@@ -156,6 +163,15 @@ class ProcessSandbox:
     def usage(self) -> Usage:
         """As last measured."""
         return Usage() if self._meter is None else self._meter.usage
+
+    def short_of(self, code: int) -> Short | None:
+        """See `base.Sandbox.short_of`. Exit code 137 alone says little: the kernel must have counted a kill."""
+        if code == 0:
+            return None
+        before, now = self._oom_kills, oom_kills()
+        if code == KILLED and before is not None and now is not None and now > before:
+            return "memory"
+        return "disk" if self._meter is not None and self._meter.was_full() else None
 
     def end(self) -> None:
         """Kill what runs. The keeper ends with it; if it was killed, its job is found by its mark."""
