@@ -45,6 +45,10 @@ ROOMS = {
     "hub.chunks": Room(
         why="a leaf that a runner machine carries", may=("blake3", "zstandard", "pyfastcdc", "fastcdc")
     ),
+    "hub.carry": Room(
+        why="a leaf that a runner machine carries, over HTTP of the standard library",
+        may=("hub.chunks", "blake3"),
+    ),
     "hub.wire": Room(why="a leaf that a runner machine carries", may=("pydantic",)),
     "hub.wire.pipeline_yaml": Room(why="the one reader of YAML", may=("pydantic", "yaml", "hub.wire")),
     "hub.store": Room(
@@ -77,6 +81,7 @@ ROOMS = {
         may=(
             "hub.wire",
             "hub.chunks",
+            "hub.carry",
             "hub.clock",
             "rich",
             "urllib3",
@@ -104,7 +109,7 @@ ROOMS = {
     "hub": Room(why="holds nothing itself"),
     "runner": Room(
         why="a runner machine carries no database and no web framework",
-        may=("hub.wire", "hub.chunks", "urllib3", "pydantic", "blake3", "zstandard"),
+        may=("hub.wire", "hub.chunks", "hub.carry", "urllib3", "pydantic", "blake3", "zstandard"),
     ),
 }
 # A wall clock is read in one place; a runner and a command measure on their own machines.
