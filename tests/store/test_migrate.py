@@ -18,12 +18,15 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 from sqlmodel import SQLModel
 
-import hub.store.tables  # noqa: F401 - fills SQLModel.metadata
+import hub.store.image_tables
+import hub.store.tables  # noqa: F401 - both fill SQLModel.metadata
 from hub import assets
 from hub.store import migrate as migrations
 from hub.store.engine import migrate, open_store
 from hub.store.errors import SchemaError
 from tests.store.making import job_row, submit
+
+_HEAD = max(path.name[:4] for path in (assets.migrations() / "versions").glob("[0-9]*.py"))
 
 _NEXT = '''
 """A column more."""
@@ -31,8 +34,8 @@ _NEXT = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "HEAD"
 
 
 def upgrade():
@@ -40,7 +43,7 @@ def upgrade():
         jobs.add_column(sa.Column("colour", sa.String()))
         jobs.alter_column("placed", new_column_name="placed_because")
     {fault}
-'''
+'''.replace("HEAD", _HEAD)
 
 
 async def look(url: str, what: Callable[[Connection], Any]) -> Any:
@@ -66,7 +69,7 @@ def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "migrations"
     shutil.copytree(assets.migrations(), folder)
     monkeypatch.setattr(assets, "migrations", lambda: folder)
-    return folder / "versions" / "0002_a_column_more.py"
+    return folder / "versions" / "9999_a_column_more.py"
 
 
 async def test_the_chain_makes_exactly_the_tables(empty_url: str) -> None:
@@ -153,7 +156,7 @@ async def test_an_upgrade_keeps_the_rows(url: str, newer: Path) -> None:
     await store.close()
     newer.write_text(_NEXT.format(fault=""))
     await migrate(url)
-    assert await look(url, version) == "0002"
+    assert await look(url, version) == "9999"
     query = text("SELECT id, name, placed_because, colour FROM jobs ORDER BY id")
     rows = await look(url, lambda conn: [tuple(row) for row in conn.execute(query)])
     assert rows == [(jobs[0], "a", "", None), (jobs[1], "b", "", None)]
@@ -167,7 +170,7 @@ async def test_an_upgrade_that_fails_half_way_changes_nothing(url: str, newer: P
     newer.write_text(_NEXT.format(fault='raise RuntimeError("no")'))
     with pytest.raises(RuntimeError, match="no"):
         await migrate(url)
-    assert await look(url, version) == "0001"
+    assert await look(url, version) == _HEAD
     newer.unlink()
     store = await open_store(url)
     assert (await job_row(store, job)).placed == ""
@@ -182,7 +185,7 @@ async def test_a_sqlite_file_is_copied_before_it_is_altered(url: str, newer: Pat
     newer.write_text(_NEXT.format(fault=""))
     await migrate(url)
     (copy,) = tmp_path.glob("hub.sqlite.before-*")
-    assert copy.name == "hub.sqlite.before-0002"
+    assert copy.name == "hub.sqlite.before-9999"
     assert copy.stat().st_mode & 0o077 == 0
     newer.unlink()
     store = await open_store(f"sqlite:///{copy}")  # the way back after a downgrade
@@ -198,7 +201,7 @@ async def test_an_upgrade_without_room_for_the_copy_is_refused_before_it_begins(
     monkeypatch.setattr(migrations, "ROOM_FACTOR", 2**40)
     with pytest.raises(SchemaError, match="make room"):
         await migrate(url)
-    assert await look(url, version) == "0001"
+    assert await look(url, version) == _HEAD
     assert list(tmp_path.glob("hub.sqlite.before-*")) == []
 
 
@@ -211,4 +214,4 @@ async def test_an_upgrade_that_would_leave_orphans_is_undone(url: str, newer: Pa
     with sqlite3.connect(tmp_path / "hub.sqlite") as conn:
         assert conn.execute("SELECT count(*) FROM declines").fetchone() == (0,)
     conn.close()
-    assert await look(url, version) == "0001"
+    assert await look(url, version) == _HEAD
