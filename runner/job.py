@@ -9,8 +9,6 @@ The job's clock (its timeout) begins with its first step; preparing has a bound 
 
 import errno
 import logging
-import os
-import pwd
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from hub.wire.base import plain_text
-from hub.wire.claim import Assignment, Finish, Live, Outcome, Short, Step, StepResult
+from hub.wire.claim import Assignment, Finish, Live, Outcome, Short, StepResult
 from runner import artifacts, workspace
 from runner.attempt import Attempt
 from runner.client import Hub
@@ -27,7 +25,7 @@ from runner.config import Config
 from runner.errors import Aborted, HubError, Over
 from runner.report import Log
 from runner.sandbox.base import Command, Reason, Stop, Usage
-from runner.sandbox.process import SHELL, ProcessSandbox
+from runner.sandbox.process import ProcessSandbox
 from runner.unpack import NoRoom
 
 log = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ log = logging.getLogger(__name__)
 State = Literal["preparing", "running", "ending"]
 MAX_ERROR = 1000
 REWINDS = 20  # how often the log is sent again from where the hub says, before its end is told without it
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Decline(Exception):
@@ -205,7 +202,7 @@ class Work:
             self._step = index
             log_.step(index + 1, len(self.job.steps), step.name)
             began = time.monotonic()
-            command = self._command(index, step)
+            command = Command(script=step.run, env=self._env(step.env), image=step.image)
             code = self._sandbox.run(command, log_.write, self.stop, until)
             took_s = round(time.monotonic() - began, 3)
             if self.stop.reason is not None:
@@ -317,15 +314,9 @@ class Work:
             log.exception("job %d: its folder cannot be removed", self.job.id)
         self.stop.close()
 
-    def _command(self, index: int, step: Step) -> Command:
-        """A step as a file for the shell: a script may be longer than one word of a command line."""
-        script = self._sandbox.folder / f"step-{index + 1}"
-        script.write_text(step.run if step.run.endswith("\n") else step.run + "\n")
-        return Command(argv=(*SHELL, str(script)), env=self._env(step.env))
-
     def _env(self, step: Mapping[str, str]) -> dict[str, str]:
         """The environment of a step: what it says, over the job's, over the least that programs expect."""
-        return {**base_env(self._sandbox), **self.job.env, **step}
+        return {**self._sandbox.env(), **self.job.env, **step}
 
 
 _WHY: dict[Reason, str] = {
@@ -334,28 +325,6 @@ _WHY: dict[Reason, str] = {
     "released": "given back",
     "over": "the attempt is over",
 }
-
-
-def base_env(sandbox: ProcessSandbox) -> dict[str, str]:
-    """What a step is given beside what the pipeline says. Nothing of the agent's own but PATH."""
-    user = _user()
-    return {
-        "PATH": os.environ.get("PATH") or DEFAULT_PATH,
-        "HOME": str(sandbox.home),
-        "TMPDIR": str(sandbox.tmp),
-        "USER": user,
-        "LOGNAME": user,
-        "LANG": "C.UTF-8",
-        "CI": "true",
-        "SHUNTER_WORKSPACE": str(sandbox.workspace),
-    }
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a number that has no name
-        return str(os.geteuid())
 
 
 def _is_full(error: Exception) -> bool:

@@ -27,7 +27,7 @@ class MemoryLimit:
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
     """The tightest memory limit on this process; None: there is none."""
     found = []
-    for group in _groups(root, "memory"):
+    for group in groups(root, "memory"):
         for limit_name, used_name in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -41,7 +41,7 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """The tightest CPU quota on this process, in CPUs; None: there is none."""
     found = []
-    for group in _groups(root, "cpu"):
+    for group in groups(root, "cpu"):
         with contextlib.suppress(OSError, ValueError):
             quota, period = (group / "cpu.max").read_text().split()
             if quota != "max":
@@ -57,12 +57,25 @@ def oom_kills(root: Path = Path("/")) -> int | None:
 
     Counted in this process's own group; where that does not count, on the whole machine. None: unknown.
     """
-    for group in _groups(root, "memory"):
-        for name in ("memory.events", "memory.oom_control"):
-            if (kills := _count(group / name)) is not None:
-                return kills
+    for group in groups(root, "memory"):
+        if (kills := oom_kills_of(group)) is not None:
+            return kills
         break  # a group above counts what others run
     return _count(root / "proc/vmstat")
+
+
+def oom_kills_of(group: Path) -> int | None:
+    """How many processes of one group the kernel has killed for want of memory; None: it does not count."""
+    found = (_count(group / name) for name in ("memory.events", "memory.oom_control"))
+    return next((kills for kills in found if kills is not None), None)
+
+
+def used_bytes(group: Path) -> int | None:
+    """What one group uses, without the page cache it could drop at once; None: it does not tell."""
+    for name in ("memory.current", "memory.usage_in_bytes"):
+        if (used := _number(group / name)) is not None:
+            return max(0, used - _inactive_file(group))
+    return None
 
 
 def _count(path: Path) -> int | None:
@@ -75,7 +88,7 @@ def _count(path: Path) -> int | None:
     return None
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def groups(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's groups that may limit `controller`, the innermost first."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

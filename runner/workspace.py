@@ -128,7 +128,7 @@ def fetch_commit(
         "COMMIT": workspace.commit,
         "DEPTH": str(MAX_DELTA_COMMITS),
     }
-    code = sandbox.run(Command(argv=("/bin/sh", "-eu", "-c", _GIT), env=env), sink, stop, until)
+    code = sandbox.run(Command(argv=("/bin/sh", "-eu", "-c", _GIT), env=env, outside=True), sink, stop, until)
     if code != 0 and stop.reason is None:
         raise NotPrepared(f"git could not fetch {workspace.commit[:12]} of {workspace.git} (exit {code})")
 

@@ -1,7 +1,7 @@
 """What every tier promises, and the one way to stop a job.
 
 A sandbox runs steps one after another, each with its output as a stream, and at its end nothing of
-the job is left: no process, no file. `Stop` is how anybody asks a job to stop: it only ever becomes
+the job is left: no process, no mount, no file. `Stop` is how anybody asks a job to stop: it only ever becomes
 more urgent, and who waits for anything on behalf of a job waits on it.
 """
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from hub.wire.claim import Short
@@ -93,18 +94,38 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One thing to run: a program with its words, in a folder, with exactly this environment."""
+    """One thing to run in the workspace, with exactly this environment: a program, or a shell script.
 
-    argv: tuple[str, ...]
+    `image`: in which of the job's images, by its hash; None: its first, or the machine's own files where
+    the tier has no images. `outside`: on the machine itself, for what the runner does and no job may
+    (its owner's credentials for git); never for anything that a job says.
+    """
+
+    argv: tuple[str, ...] = ()
     env: Mapping[str, str]
+    script: str | None = None  # for the shell, instead of `argv`; it ends at the first command that fails
+    image: str | None = None
+    outside: bool = False
     nice: int = 10
 
 
 class Sandbox(Protocol):
     """One job's place. Used by one thread, except for `usage`."""
 
+    folder: Path  # the runner's own files about the job; no job can reach it where the tier keeps apart
+    workspace: Path  # the job's files, as the agent sees them, once `lay` has returned
+
     def prepare(self) -> None:
-        """Make it. Raises OSError (a full disk) or SandboxBroken."""
+        """Make the folder. Raises OSError (a full disk) or SandboxBroken."""
+
+    def lay(self, images: Mapping[str, Path]) -> None:
+        """Make the workspace, and lay these image files, by their hashes, under the job's steps.
+
+        The first is that of commands that name none. Raises OSError or SandboxBroken.
+        """
+
+    def env(self) -> dict[str, str]:
+        """What a step is given beside what the pipeline says. Of the agent's own, PATH at most."""
 
     def run(self, command: Command, sink: Callable[[bytes], None], stop: Stop, until: float) -> int:
         """Run `command`, its output into `sink` in order, and return its exit code.

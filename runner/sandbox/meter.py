@@ -29,6 +29,8 @@ _MIB = 2**20
 class Meter:
     """Samples in a thread of its own from `start` to `stop`."""
 
+    every_s = MEMORY_EVERY_S
+
     def __init__(self, root: int, folder: Path) -> None:
         self._root = root
         self._folder = folder
@@ -73,7 +75,7 @@ class Meter:
 
     def _sample(self) -> None:
         disk_due = 0.0
-        while not self._ended.wait(MEMORY_EVERY_S):
+        while not self._ended.wait(self.every_s):
             self._measure_memory()
             self._look_at_room()
             if time.monotonic() >= disk_due:

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import secrets
 import select
 import signal
@@ -22,7 +23,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,22 @@ PIPE_BYTES = 2**20  # what a job may write ahead of the agent, where the system 
 SLACK_S = 2.0  # for the keeper, beyond its own bounds
 BASH = "/bin/bash"
 KILLED = 128 + signal.SIGKILL  # as shells say it, of the step itself or of what it ran last
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHELL = (BASH, "--noprofile", "--norc", "-e") if Path(BASH).exists() else ("/bin/sh", "-e")
 
 
 class ProcessSandbox:
     """One job's folder and processes. See `base.Sandbox` for the promise."""
 
-    def __init__(self, folder: Path, *, grace_s: float) -> None:
+    def __init__(self, folder: Path, *, grace_s: float, meter: Callable[[int, Path], Meter] = Meter) -> None:
         self.folder = folder
+        self._make_meter = meter
         self.workspace = folder / "workspace"
         self.home = folder / "home"
         self.tmp = folder / "tmp"
         self._grace_s = grace_s
-        self._mark = secrets.token_hex(16)
+        self.mark = secrets.token_hex(16)
+        self._scripts = 0
         self._keeper: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._output = -1
@@ -62,7 +66,7 @@ class ProcessSandbox:
     def prepare(self) -> None:
         """Make the folders and start the keeper."""
         self.folder.mkdir(mode=0o700, parents=True)
-        (self.folder / leftovers.MARK_FILE).write_text(self._mark)
+        (self.folder / leftovers.MARK_FILE).write_text(self.mark)
         for each in (self.workspace, self.home, self.tmp):
             each.mkdir(mode=0o700)
         control, theirs = socket.socketpair()
@@ -75,7 +79,7 @@ class ProcessSandbox:
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={leftovers.MARK: self._mark},
+                env={leftovers.MARK: self.mark},
                 cwd="/",
                 pass_fds=(theirs.fileno(), writes),
                 start_new_session=True,  # a Ctrl-C is for the agent alone
@@ -85,8 +89,27 @@ class ProcessSandbox:
             os.close(writes)
             self._control, self._output = control, output
         os.set_blocking(output, False)
-        self._meter = Meter(self._keeper.pid, self.folder)
+        self._meter = self._make_meter(self._keeper.pid, self.folder)
         self._meter.start()
+
+    def lay(self, images: Mapping[str, Path]) -> None:
+        """There is nothing to lay. Raises SandboxBroken where there are images, which this tier has not."""
+        if images:
+            raise SandboxBroken("the process tier has no images")
+
+    def env(self) -> dict[str, str]:
+        """See `base.Sandbox.env`."""
+        user = _user()
+        return {
+            "PATH": os.environ.get("PATH") or DEFAULT_PATH,
+            "HOME": str(self.home),
+            "TMPDIR": str(self.tmp),
+            "USER": user,
+            "LOGNAME": user,
+            "LANG": "C.UTF-8",
+            "CI": "true",
+            "SHUNTER_WORKSPACE": str(self.workspace),
+        }
 
     def run(self, command: Command, sink: Callable[[bytes], None], stop: Stop, until: float) -> int:
         """Run a command to its end; see `base.Sandbox.run`. Raises SandboxBroken if the keeper dies."""
@@ -95,11 +118,11 @@ class ProcessSandbox:
         if self._meter is not None:
             self._meter.begin_step()
         if not stop.reached("timed_out"):
-            env = {**command.env, leftovers.MARK: self._mark}
+            env = {**command.env, leftovers.MARK: self.mark}
             self._say(
                 {
                     "do": "run",
-                    "argv": command.argv,
+                    "argv": self._argv(command),
                     "env": env,
                     "cwd": str(self.workspace),
                     "nice": command.nice,
@@ -109,6 +132,15 @@ class ProcessSandbox:
             if code is not None:
                 return code
         return self._stop(sink, stop)
+
+    def _argv(self, command: Command) -> tuple[str, ...]:
+        """A script is given to the shell as a file: it may be longer than one word of a command line."""
+        if command.script is None:
+            return command.argv
+        self._scripts += 1
+        path = self.folder / f"step-{self._scripts}"
+        path.write_text(command.script if command.script.endswith("\n") else command.script + "\n")
+        return (*SHELL, str(path))
 
     def _follow(self, sink: Callable[[bytes], None], stop: Stop, until: float) -> int | None:
         """The exit code, once the leader has ended; None: it is to be stopped."""
@@ -165,7 +197,7 @@ class ProcessSandbox:
         return Usage() if self._meter is None else self._meter.usage
 
     def short_of(self, code: int) -> Short | None:
-        """See `base.Sandbox.short_of`. Exit code 137 alone says little: the kernel must have counted a kill."""
+        """See `base.Sandbox.short_of`. Exit code 137 alone says little: the kernel must have counted too."""
         if code == 0:
             return None
         before, now = self._oom_kills, oom_kills()
@@ -191,7 +223,7 @@ class ProcessSandbox:
             self._keeper.wait()
             if self._meter is not None:
                 self._kill_known(self._meter.seen)
-            leftovers.kill_marked(self._mark)
+            leftovers.kill_marked(self.mark)
             if self._meter is not None:
                 self._meter.look_last()
 
@@ -245,3 +277,10 @@ class ProcessSandbox:
             raise SandboxBroken("the keeper of the sandbox was killed")
         *lines, self._said = (self._said + got).split(b"\n")
         return [json.loads(line) for line in lines]
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run as a number that has no name
+        return str(os.geteuid())

@@ -152,7 +152,7 @@ IN_A_GROUP = textwrap.dedent("""
 
 
 def test_a_step_that_the_kernel_kills_for_its_memory_is_short_of_memory(tmp_path: Path) -> None:
-    group = next((one for one in limits._groups(Path("/"), "memory") if os.access(one, os.W_OK)), None)
+    group = next((one for one in limits.groups(Path("/"), "memory") if os.access(one, os.W_OK)), None)
     if group is None or not (group / "memory.limit_in_bytes").exists():
         pytest.skip("needs a memory group, version 1, that may be divided")
     inner = group / f"shunter-test-{os.getpid()}"
