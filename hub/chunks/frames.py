@@ -60,15 +60,14 @@ class Frames:
         """
         if self._fault:
             raise BadFrames(self._fault)
-        # What is left of before is less than a frame; only that and the new data are looked at.
         self._rest += data
-        found, start = [], 0
+        found, start, was_over = [], 0, self._ended
         with memoryview(self._rest) as view:
             while not self._ended and (frame_ := self._next(view[start:])) is not None:
                 name, body, length = frame_
                 found.append((name, body))
                 start += length
-        if self._ended:
+        if self._ended and not was_over:
             start += LENGTH_BYTES
         del self._rest[:start]
         if self._ended and self._rest:
