@@ -54,6 +54,7 @@ async def start(config: Config, clock: Clock | None = None) -> Hub:
         settings=config.placement(),
         lease_ms=config.lease_ms,
         start_ms=config.start_ms,
+        journal_entries=config.journal_entries,
     )
     hub = Hub(
         config=config,

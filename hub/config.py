@@ -35,6 +35,7 @@ class Config:
     log_mib: int = 1024  # the most that one job's log may take
     workspace_mib: int = 2048  # the largest packed folder
     artifact_mib: int = 4096  # the largest single artifact
+    journal_entries: int = 20_000  # decisions of late, with what they were made from; 0: none are kept
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], **overrides: Any) -> "Config":

@@ -25,6 +25,7 @@ Settings, from the environment:
   SHUNTER_SILENT_S     a runner is out when it was not heard for this long (30)
   SHUNTER_LEASE_S      an attempt without a sign of life is lost           (60)
   SHUNTER_RESERVE_MIB  memory kept back on a runner that states none     (4096)
+  SHUNTER_JOURNAL_ENTRIES  decisions kept for `shunter replay`, and their inputs (20000; 0: none)
 
 The first start writes an admin token to DIR/admin-token and says so.
 """

@@ -20,6 +20,7 @@ from hub.dispatch.concurrency import Concurrency
 from hub.dispatch.events import Events
 from hub.dispatch.fleet import Fleet, LiveRunner
 from hub.dispatch.holds import Holds
+from hub.dispatch.journal import ENTRIES, DecisionJournal
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
@@ -54,6 +55,7 @@ class Dispatcher:
         settings: model.Settings,
         lease_ms: int,
         start_ms: int,
+        journal_entries: int = ENTRIES,
     ) -> None:
         self.writer = writer
         self.now_ms = now_ms
@@ -62,6 +64,8 @@ class Dispatcher:
         self.fleet = Fleet(settings)
         self.queue = Queue()
         self.board = LiveBoard(self.fleet, self.queue)
+        self.journal = DecisionJournal(settings, now_ms, journal_entries)
+        self.fleet.noted, self.queue.noted = self.journal.runner, self.journal.job
         self.reasons = Reasons(self.board)
         self.timers = Timers()
         self.events = Events()
@@ -135,14 +139,14 @@ class Dispatcher:
         if job is None:
             return False
         self.board.now_ms = self.now_ms()
-        return self._carry_out(offer(self.board, job))
+        return self._carry_out(self.journal.ready(self.board, job_id, offer(self.board, job)))
 
     def _choose(self, runner: LiveRunner) -> bool:
         """Let a runner with an open claim choose; whether it took a job."""
         if runner.open_claim is None:
             return False
         self.board.now_ms = self.now_ms()
-        return self._carry_out(choose(self.board, runner.name))
+        return self._carry_out(self.journal.claim(self.board, runner.name, choose(self.board, runner.name)))
 
     def _carry_out(self, plan: model.Plan) -> bool:
         """Give what is to be given, then begin the holds; whether a job was given.

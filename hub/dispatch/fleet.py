@@ -159,6 +159,7 @@ class Fleet(Mapping[str, Runner]):
         self.value = FleetValue(runners=self, images=images or {}, settings=settings)
         self.entry_made: Callable[[Entry], None] = lambda entry: None
         self.entry_gone: Callable[[Entry], None] = lambda entry: None
+        self.noted: Callable[[str, Runner | None], None] = lambda name, runner: None  # None: removed
 
     def __getitem__(self, name: str) -> Runner:
         return self.live[name].model
@@ -182,6 +183,7 @@ class Fleet(Mapping[str, Runner]):
         """Forget a runner; its open claim and attempts are the caller's to end."""
         runner = self.live.pop(name, None)
         if runner is not None:
+            self.noted(name, None)
             self._unlist(runner)
             self._leave(runner)
             self._count(runner, Counter())
@@ -190,6 +192,7 @@ class Fleet(Mapping[str, Runner]):
     def changed(self, runner: LiveRunner, now_ms: int) -> None:
         """Put `runner` where its facts now belong."""
         runner.touch()
+        self.noted(runner.name, runner.model)
         self._count(runner, Counter(one.owner for one in runner.placed.values() if one.owner is not None))
         self._unlist(runner)
         if runner.offer is None:

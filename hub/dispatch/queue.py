@@ -5,7 +5,7 @@ others with the same demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class Queue:
     def __init__(self) -> None:
         self.groups: dict[GroupKey, Group] = {}
         self._jobs: dict[int, QueuedJob] = {}
+        self.noted: Callable[[int, QueuedJob | None], None] = lambda job_id, job: None  # None: taken out
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -67,6 +68,7 @@ class Queue:
     def add(self, job: QueuedJob) -> Group | None:
         """Queue `job`; the group it made, or None where it joined one."""
         self._jobs[job.id] = job
+        self.noted(job.id, job)
         key = group_key(job)
         group = self.groups.get(key)
         made = None
@@ -78,6 +80,7 @@ class Queue:
     def remove(self, job_id: int) -> Group | None:
         """Take the job out; the group that thereby ended, or None. The job must be queued."""
         job = self._jobs.pop(job_id)
+        self.noted(job_id, None)
         key = group_key(job)
         group = self.groups[key]
         del group.jobs[group.index(job)]
@@ -91,6 +94,7 @@ class Queue:
         group = self.groups[group_key(job)]
         group.jobs[group.index(job)] = job
         self._jobs[job.id] = job
+        self.noted(job.id, job)
 
     def group_of(self, job_id: int) -> Group:
         """The group of a queued job."""

@@ -174,6 +174,7 @@ async def end(hub: Hub, attempt: LiveAttempt, ending: Ending, *, room_back: bool
     async def whole() -> Ended:
         ended = await endings.end(hub.store.writer, ending)
         if ended.state == "applied":
+            hub.dispatch.journal.ended(attempt, ending.outcome or ending.how, ending.now_ms)
             hub.dispatch.leases.over(attempt, room_back=room_back)
             await ready.follow(hub, ended.changes, runner=attempt.runner, ending=ending)
         return ended
@@ -226,6 +227,7 @@ def _heard(hub: Hub, attempt: LiveAttempt, expires_ms: int) -> None:
     if (runner := hub.dispatch.fleet.live.get(attempt.runner)) is not None:
         runner.heard_ms = hub.now_ms()
         runner.touch()
+        hub.dispatch.journal.runner(runner.name, runner.model)
 
 
 async def _mine(
