@@ -3,12 +3,12 @@
 Invariant: whatever ends it, the part file stays as it is, and the same call goes on from there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hub.carry.link import Denied
-from hub.carry.part import GoOn, Part, no_check
+from hub.carry.part import READ_ONLY, GoOn, Part, no_check
 from hub.carry.transfer import Moved, Report, Transfer, no_report
 from hub.chunks.manifest import MAX_MANIFEST_BYTES, BadManifest, Manifest
 
@@ -40,16 +40,20 @@ def fetch(
     target: Path,
     *,
     held: Mapping[str, tuple[Path, Manifest]] | None = None,
+    at_hand: Callable[[int], None] = lambda _: None,
     report: Report = no_report,
     go_on: GoOn = no_check,
+    mode: int = READ_ONLY,
 ) -> Fetched:
     """Fill `part` and give it its place at `target`. `held`: files at hand, with their manifests.
 
-    `report` hears of what was fetched, `go_on` is called between pieces and may raise. Raises LinkError,
-    NotWhole (the part is then useless), OSError as the disk does.
+    `at_hand` hears how many bytes need not be fetched, `report` of each batch that was, and `go_on` is
+    called between pieces and may raise. Raises LinkError, NotWhole (the part is then useless), OSError as
+    the disk does.
     """
     recalled = part.recall(go_on)
     copied = part.copy(held or {}, go_on)
+    at_hand(recalled + copied)
     lacking = part.lacking
     wire_bytes = 0
 
@@ -63,7 +67,7 @@ def fetch(
         part.put(name, raw)
 
     transfer.fetch(lacking, put, add)
-    part.complete(target, go_on)
+    part.complete(target, go_on, mode=mode)
     return Fetched(
         chunks=len(part.manifest.names),
         fetched_chunks=len(lacking),

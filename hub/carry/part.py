@@ -78,6 +78,11 @@ class Part:
         with self._lock:
             return tuple(self._lacking.items())
 
+    @property
+    def grows_bytes(self) -> int:
+        """What it will still take of the disk, at most."""
+        return max(0, self.manifest.bytes - 512 * os.fstat(self._fd).st_blocks)
+
     def recall(self, go_on: GoOn = no_check) -> int:
         """Find what an earlier life has written; the bytes of it. Nothing is believed unread."""
         before = self._lacking_bytes()
@@ -121,8 +126,8 @@ class Part:
         """Write a chunk, which has been found to have its name, to all its places."""
         self._put(name, raw, None)
 
-    def complete(self, target: Path, go_on: GoOn = no_check) -> None:
-        """Check the whole, and give it its place: durable, read-only, at once.
+    def complete(self, target: Path, go_on: GoOn = no_check, *, mode: int = READ_ONLY) -> None:
+        """Check the whole, and give it its place: durable, with `mode`, at once.
 
         Raises NotWhole; ValueError while chunks are lacking.
         """
@@ -130,7 +135,7 @@ class Part:
             raise ValueError(f"{len(self._lacking)} chunks are lacking")
         if (found := hash_of(self._fd, go_on)) != self.name:
             raise NotWhole(f"the chunks are together {found}, not {self.name}")
-        os.fchmod(self._fd, READ_ONLY)
+        os.fchmod(self._fd, mode)
         os.fsync(self._fd)
         self.path.rename(target)
         sync_folder(target.parent)

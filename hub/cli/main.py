@@ -8,7 +8,7 @@ import io
 import os
 import sys
 
-from hub.cli import admin, demo, fleet, runners, runs, simulate, tokens
+from hub.cli import admin, demo, fleet, image, runners, runs, simulate, tokens
 from hub.cli.errors import CliError
 from hub.cli.terminal import one_line
 from hub.cli.words import Group, run
@@ -21,6 +21,7 @@ shunter.add("hub", admin.hub)
 shunter.add("runner", admin.runner)
 shunter.add("run", runs.app)
 shunter.add("preview", runs.preview)
+shunter.add("image", image.app)
 shunter.add("runners", runners.app)
 shunter.add("fleet", fleet.fleet)
 shunter.add("queue", fleet.queue)
