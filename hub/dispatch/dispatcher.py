@@ -21,6 +21,7 @@ from hub.dispatch.events import Events
 from hub.dispatch.fleet import Fleet, LiveRunner
 from hub.dispatch.holds import Holds
 from hub.dispatch.journal import ENTRIES, DecisionJournal
+from hub.dispatch.keeps import Keeps
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
@@ -79,6 +80,7 @@ class Dispatcher:
             changed=self._changed,
             save=self._save_hold,
         )
+        self.keeps = Keeps(self.fleet, self.queue, self.runner_changed)
         self.concurrency = Concurrency()
         self.on_superseded: Callable[[list[int]], Coroutine[Any, Any, None]] = _nobody
         self.rescued_by_sweep = 0
@@ -128,6 +130,8 @@ class Dispatcher:
         queued = self.queue.get(job_id)
         assert queued is not None, "only a queued job is taken out"
         self.holds.leave(queued)
+        if (kept := self.keeps.leave(job_id)) is not None:  # others may have it, once this is done
+            self.timers.at(self.now_ms(), lambda _: self.runner_changed(kept))
         self.reasons.forget()
         if (group := self.queue.remove(job_id)) is not None:
             self.board.group_gone(group)
@@ -315,7 +319,8 @@ class Dispatcher:
             waiting = [runner for runner in self.fleet.live.values() if runner.open_claim is not None]
             found = sum(self._choose(runner) for runner in waiting)
         found += self.leases.sweep(self.now_ms())
-        for job in self.reasons.look_round(self.now_ms())[:TOLD]:
+        self.keeps.recheck(self.now_ms())
+        for job in self.reasons.look_round(self.now_ms(), self.keeps.look)[:TOLD]:
             self._tell(self.jobs[job.id])
         self.rescued_by_sweep += found
         if found:

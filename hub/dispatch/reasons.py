@@ -4,7 +4,7 @@ A judgement is kept for as long as nothing changed, and a second at most, becaus
 ends of holds come with time alone.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.queue import GroupKey, group_key
@@ -67,8 +67,11 @@ class Reasons:
             group.kind = waiting.kind
         return max(queued_ms, group.kind_since_ms)
 
-    def look_round(self, now_ms: int) -> list[QueuedJob]:
-        """Look at the next demands in turn, a bounded number; the jobs whose kind of reason changed."""
+    def look_round(self, now_ms: int, look: Callable[[QueuedJob, Judgement], None]) -> list[QueuedJob]:
+        """Look at the next demands in turn, a bounded number; the jobs whose kind of reason changed.
+
+        `look` hears of the first job of each with its judgement.
+        """
         changed: list[QueuedJob] = []
         if not self._round:
             self._round = list(self._board.queue.groups)
@@ -80,6 +83,7 @@ class Reasons:
             before = group.kind
             head = group.jobs[0]
             self.since_ms(head, self.of(head, now_ms, mend=False), now_ms)
+            look(head, self._judgement(head, now_ms))
             if before is not None and group.kind != before:
                 changed += group.jobs
         return changed

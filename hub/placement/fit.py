@@ -13,6 +13,7 @@ from hub.placement import lack
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Demand, Fleet, Kept, Lack, Offer, Placed, QueuedJob, Runner
 from hub.placement.rank import is_silent
+from hub.placement.shortage import ran_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +112,7 @@ def as_placed(job: QueuedJob, runner: Runner, fleet: Fleet) -> Placed:
     return Placed(
         job=job.id,
         owner=demand.owner,
+        order=job.order,
         memory_mib=demand.memory_mib,
         cpus=demand.cpus,
         disk_mib=demand.disk_mib,
@@ -202,7 +204,7 @@ def _each_of_shape(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
         reserve = fleet.settings.reserve_mib if of.reserve_mib is None else of.reserve_mib
         most = of.memory_mib - reserve - fleet.settings.baseline_mib
         if demand.memory_mib > most:
-            yield lack.memory_never(demand.memory_mib, of.memory_mib, most)
+            yield lack.memory_never(demand.memory_mib, of.memory_mib, most, ran_out(demand, "memory"))
     if demand.cpus and of.cpus is not None and demand.cpus > of.cpus:
         yield lack.cpus_never(demand.cpus, of.cpus)
 
@@ -244,7 +246,8 @@ def _memory_now(demand: Demand, offer: Offer, room: Headroom) -> Lack | None:
     need, free = demand.memory_mib, room.free_memory_mib
     if not need or free is None or offer.memory_mib is None or need <= free:
         return None
-    return lack.memory_now(need, offer.memory_mib, offer.memory_used_mib, free, room)
+    why = ran_out(demand, "memory")
+    return lack.memory_now(need, offer.memory_mib, offer.memory_used_mib, free, room, why)
 
 
 def _cpus_now(demand: Demand, offer: Offer, room: Headroom) -> Lack | None:
@@ -262,7 +265,7 @@ def _disk_now(demand: Demand, runner: Runner, fleet: Fleet, room: Headroom) -> L
     need = (demand.disk_mib or 0) + fetch
     if need == 0 or need <= free:
         return None
-    return lack.disk(demand.disk_mib or 0, fetch, demand.disk_peak_mib, free)
+    return lack.disk(demand.disk_mib or 0, fetch, demand.disk_peak_mib, free, ran_out(demand, "disk"))
 
 
 def _image_mib(image: str, fleet: Fleet) -> int:

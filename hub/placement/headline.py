@@ -53,14 +53,21 @@ def turn(place: int, runner: str, visible: Collection[str] | None) -> str:
     return f"next in line on {_name(runner, visible, 'a runner')}"
 
 
-def busy(runner: str, lack: Lack, unheard: int, visible: Collection[str] | None) -> str:
-    """`waits for room: earth-9 runs 2 of 2 jobs`, and how many others were not heard from."""
+def busy(runner: str, lack: Lack, unheard: int, kept: str | None, visible: Collection[str] | None) -> str:
+    """`waits for room: earth-9 runs 2 of 2 jobs`, and how many others were not heard from.
+
+    `kept`: the runner that is kept for the job; None: none is.
+    """
     waits = "waits for room" if lack.code in ROOM else "waits"
     others = ""
     if unheard:
         were = "was" if unheard == 1 else "were"
         others = f" ({count(unheard, 'runner')} that could take it {were} not heard from)"
-    return f"{waits}: {_name(runner, visible, 'a runner')} {_phrase(lack, runner, visible)}{others}"
+    name = _name(runner, visible, "a runner")
+    keeps = ""
+    if kept is not None:
+        keeps = f"; {'it' if kept == runner else _name(kept, visible, 'a runner')} is kept for this job"
+    return f"{waits}: {name} {_phrase(lack, runner, visible)}{keeps}{others}"
 
 
 def silent(unheard: int, of: int) -> str:
@@ -125,6 +132,8 @@ def _name(runner: str, visible: Collection[str] | None, instead: str) -> str:
 
 def _phrase(lack: Lack, runner: str, visible: Collection[str] | None) -> str:
     """The lack's sentence; without what others wrote of a runner that the reader may not see."""
+    if visible is not None and lack.abroad is not None:
+        return lack.abroad
     if visible is None or runner in visible or lack.code not in ("quarantined", "declined"):
         return lack.text
     return lack.text.partition(":")[0]

@@ -55,6 +55,13 @@ def said_of_many(text: str) -> str:
     return many.replace("(it offers ", "(they offer ")
 
 
+def as_told(found: tuple[Lack, ...], *, everywhere: bool) -> tuple[Lack, ...]:
+    """The lacks for one reader; `everywhere`: one who may see all projects."""
+    if everywhere or all(lack.abroad is None for lack in found):
+        return found
+    return tuple(lack if lack.abroad is None else replace(lack, text=lack.abroad) for lack in found)
+
+
 def _lack(code: str, text: str, *, lasting: bool, remedy: str, key: str, change: object) -> Lack:
     return Lack(code=code, text=text, lasting=lasting, remedy=Remedy(text=remedy, change=((key, change),)))
 
@@ -197,14 +204,17 @@ def exclusive(labels: frozenset[str]) -> Lack:
     )
 
 
-def memory_never(need_mib: int, total_mib: int, most_mib: int) -> Lack:
-    """The job needs more than the runner could give with nothing on it (`most_mib`)."""
+def memory_never(need_mib: int, total_mib: int, most_mib: int, ran_out: str | None = None) -> Lack:
+    """The job needs more than the runner could give with nothing on it (`most_mib`).
+
+    `ran_out`: the words of the shortage for which it needs so much; None: it asks for that much itself.
+    """
     has = f"has {total_mib} MiB"
     if need_mib <= total_mib:
         has = f"can give jobs {max(0, most_mib)} MiB of its {total_mib} MiB"
     return _lack(
         "memory",
-        f"{has}; the job needs {need_mib} MiB",
+        f"{has}; the job needs {need_mib} MiB{_because(ran_out)}",
         lasting=True,
         remedy=f"add a runner with more memory, or make the job ask for {max(0, most_mib)} MiB or less",
         key="job.memory_mib",
@@ -213,9 +223,17 @@ def memory_never(need_mib: int, total_mib: int, most_mib: int) -> Lack:
 
 
 def memory_now(
-    need_mib: int, total_mib: int, observed_mib: int | None, free_mib: int, room: Headroom
+    need_mib: int,
+    total_mib: int,
+    observed_mib: int | None,
+    free_mib: int,
+    room: Headroom,
+    ran_out: str | None = None,
 ) -> Lack:
-    """The runner has the memory, but not free. Names what holds it: jobs, the machine, or both."""
+    """The runner has the memory, but not free. Names what holds it: jobs, the machine, or both.
+
+    `ran_out`: see `memory_never`.
+    """
     held = f"{count(room.committed_jobs, 'job')} {_hold(room.committed_jobs)} {room.committed_mib} MiB"
     if room.committed_mib == 0:
         held = f"{room.used_mib} MiB are in use"
@@ -224,7 +242,8 @@ def memory_now(
     free_mib = max(0, free_mib)
     return _lack(
         "memory",
-        f"has {free_mib} MiB free of {total_mib} MiB ({held}); the job needs {need_mib} MiB",
+        f"has {free_mib} MiB free of {total_mib} MiB ({held}); the job needs {need_mib} MiB"
+        + _because(ran_out),
         lasting=False,
         remedy=f"wait until memory is free there, or make the job ask for {free_mib} MiB or less",
         key="job.memory_mib",
@@ -257,15 +276,21 @@ def cpus_now(need: int, total: int, free: int) -> Lack:
     )
 
 
-def disk(job_mib: int, fetch_mib: int, peak_mib: int | None, free_mib: int) -> Lack:
+def disk(
+    job_mib: int, fetch_mib: int, peak_mib: int | None, free_mib: int, ran_out: str | None = None
+) -> Lack:
     """Too little disk for the job (`job_mib`) and the images to fetch (`fetch_mib`).
 
-    `peak_mib`: the recent peak behind a learned figure; None: the pipeline's own figure.
+    `peak_mib`: the recent peak behind a learned figure; None: the pipeline's own figure. `ran_out`:
+    the words of the shortage behind it, which then says more than the peak.
     """
     need_mib = job_mib + fetch_mib
     free, need = two_sizes(max(0, free_mib), need_mib)
     whence = []
-    if peak_mib is not None:
+    if ran_out is not None:
+        need = f"~{need}"
+        whence.append(ran_out)
+    elif peak_mib is not None:
         need = f"~{need}"
         whence.append(f"its recent runs took up to {size(peak_mib)}")
     if fetch_mib:
@@ -320,6 +345,10 @@ def slots(free: int, most: int) -> Lack:
         key="runner.max_jobs",
         change={"set": most - free + 1},
     )
+
+
+def _because(ran_out: str | None) -> str:
+    return f" ({ran_out})" if ran_out is not None else ""
 
 
 def _hold(number: int) -> str:

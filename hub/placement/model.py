@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal["active", "draining", "quarantined"]
+Want = Literal["memory", "disk"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,16 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """An attempt at the job ended for want of memory or disk: the job asks for more since then."""
+
+    of: Want
+    had_mib: int  # memory: what it could have; disk: what it had taken
+    asks_mib: int  # since then; more than it had
+    runner: str  # on which it ran out; one that ran a job of the project, so its readers may see the name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What a job asks of a runner. Jobs with equal demands are judged once."""
 
@@ -38,6 +49,7 @@ class Demand:
     cpus: int | None = None
     disk_mib: int | None = None  # what gates: learned from recent runs, else what the pipeline asks
     disk_peak_mib: int | None = None  # the recent peak behind a learned figure; None: not learned
+    shortages: tuple[Shortage, ...] = ()  # those behind the figures for memory and disk
 
     @property
     def owner(self) -> str:
@@ -112,6 +124,7 @@ class Placed:
 
     job: int
     owner: str | None = None  # whose job it is; None: not known, and counted for nobody
+    order: tuple[int, int, int] | None = None  # `QueuedJob.order`, while it was in the queue
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None  # without the images it makes the runner fetch

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from hub.placement.choose import hold_limit_ms
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.lack import distance
+from hub.placement.lack import as_told, distance
 from hub.placement.model import Demand, Fleet, Lack, Offer, QueuedJob, Runner
 from hub.placement.rank import FETCHING, Preference, Rank, images_rank, preference, rank
+from hub.placement.shortage import asking_parts
 from hub.placement.words import count
 
 COMPARED = 20  # runners kept with each placement: what fits a page, and about 4 KiB in the store
@@ -54,6 +55,7 @@ def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -
         _speed(offer),
         _held(job, fleet, now_ms),
         _wish_not_met(job, runner, fleet, now_ms),
+        *asking_parts(job.demand),
     ]
     return ", ".join(part for part in parts if part)
 
@@ -130,7 +132,7 @@ def _considered(
         load1=offer.load1,
         waiting=runner.standing.waiting,
         chosen=runner.name == chosen,
-        lacks=found,
+        lacks=as_told(found, everywhere=False),  # kept for any reader
     )
 
 
@@ -156,7 +158,7 @@ def _wish_not_met(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> 
     if wished is None:
         why = "is no longer registered"
     elif found := lacks(job, wished, fleet, now_ms):
-        why = found[0].text
+        why = as_told(found, everywhere=False)[0].text
     elif rank(job.demand, runner, job.lost_on) > rank(job.demand, wished, job.lost_on):
         why = "is not the better one"
     else:

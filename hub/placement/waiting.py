@@ -15,6 +15,7 @@ from hub.placement import headline
 from hub.placement.choose import hold_is_over
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.judgement import Judgement, Verdict, judge
+from hub.placement.lack import as_told
 from hub.placement.model import Fleet, Lack, QueuedJob, Remedy
 from hub.placement.remedy import fewest
 from hub.placement.turn import Rivals, ahead, holding
@@ -108,7 +109,8 @@ def list_runners(
     others = [verdict for verdict in judgement.verdicts if verdict.runner.name != without]
     seen = (verdict for verdict in others if visible is None or verdict.runner.name in visible)
     listed = tuple(
-        RunnerLacks(runner=verdict.runner.name, lacks=verdict.lacks) for verdict in islice(seen, limit)
+        RunnerLacks(runner=verdict.runner.name, lacks=as_told(verdict.lacks, everywhere=visible is None))
+        for verdict in islice(seen, limit)
     )
     return listed, len(others) - len(listed)
 
@@ -185,10 +187,16 @@ def _kind_and_headline(
     unheard = sum(1 for verdict in passing if verdict.has("silent"))
     if unheard < len(passing):
         nearest = next(verdict for verdict in passing if not verdict.has("silent"))
-        return "busy", headline.busy(nearest.runner.name, nearest.lacks[0], unheard, visible)
+        kept = next((one.runner.name for one in passing if _is_kept_for(job, one)), None)
+        return "busy", headline.busy(nearest.runner.name, nearest.lacks[0], unheard, kept, visible)
     if passing:
         return "silent", headline.silent(unheard, len(passing))
     return "nowhere", headline.nowhere(serving, visible)
+
+
+def _is_kept_for(job: QueuedJob, verdict: Verdict) -> bool:
+    kept = verdict.runner.standing.kept
+    return kept is not None and kept.job == job.id
 
 
 def _serving(judgement: Judgement) -> list[Verdict]:

@@ -61,6 +61,23 @@ def two_sizes(one_mib: int, other_mib: int) -> tuple[str, str]:
     return one, other
 
 
+def share(one_mib: int, all_mib: int) -> str:
+    """`1.2 of 2 GiB`, `411 of 512 MiB`, `411 MiB of 2 GiB`: how much there is of how much."""
+    if max(one_mib, all_mib) < 1024:
+        return f"{one_mib} of {all_mib} MiB"
+    if min(one_mib, all_mib) < 1024:
+        return f"{short_size(one_mib)} of {short_size(all_mib)}"
+    one, all_ = (short_size(mib).removesuffix(" GiB") for mib in (one_mib, all_mib))
+    if one == all_ and one_mib != all_mib:
+        return f"{one_mib} of {all_mib} MiB"
+    return f"{one} of {all_} GiB"
+
+
+def short_size(mib: int) -> str:
+    """As `size`, whole gibibytes without a decimal."""
+    return f"{mib // 1024} GiB" if mib >= 1024 and mib % 1024 == 0 else size(mib)
+
+
 def ordinal(number: int) -> str:
     """`1st`, `2nd`, `3rd`, `11th`, `22nd`."""
     if number % 100 in (11, 12, 13):

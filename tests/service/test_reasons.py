@@ -62,5 +62,5 @@ async def test_a_round_judges_each_demand_once_whatever_the_number_of_jobs(tmp_p
         reasons = hub.hub.dispatch.reasons
         reasons.forget()
         before = reasons.judged
-        assert reasons.look_round(hub.clock.ms) == []
+        assert reasons.look_round(hub.clock.ms, lambda job, judgement: None) == []
         assert reasons.judged - before == 2
