@@ -9,6 +9,7 @@ links, devices, holes and capabilities are the source's own.
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hub.cli.errors import CliError, Usage
-from hub.cli.session import Session, show
+from hub.cli.session import Json, Session, show
 from hub.cli.terminal import one_line
 from hub.cli.words import Argument, Option
 
 if TYPE_CHECKING:
-    from hub.cli.image_import_progress import Progress
     from hub.cli.image_import_source import Wanted
     from hub.cli.image_import_tree import Tree
 
@@ -74,6 +74,13 @@ def run(
         list[str] | None,
         Option("--include", metavar="PACKAGES", help="Packages of a Debian suite besides the base."),
     ] = None,
+    name: Annotated[
+        str | None,
+        Option("--name", "-n", metavar="NAME", help="Push it too, and let this name point to it."),
+    ] = None,
+    owner: Annotated[
+        str | None, Option("--owner", metavar="OWNER", help="Push for this owner's projects alone [for all].")
+    ] = None,
     max_members: Annotated[
         int, Option("--max-members", help="Refuse a source of more.", low=1, high=MAX_MEMBERS)
     ] = 1_000_000,
@@ -84,7 +91,7 @@ def run(
     """Make an image from a tar, an OCI archive, a folder or a Debian suite.
 
     The same source gives the same file, byte for byte. All times are 1970 unless --epoch keeps those
-    before it. `shunter image push` sends the file to the hub.
+    before it. With --name the file is pushed to the hub too, as by `shunter image push`.
     """
     from hub.cli.image_import_arch import is_arch
     from hub.cli.image_import_source import Wanted
@@ -99,26 +106,37 @@ def run(
         epoch_s=_epoch() if epoch is None else epoch,
         limits=Limits(members=max_members, bytes=max_mib << 20),
     )
-    made = make(wanted, output or default_output(source), compress=compress, quiet=session.as_json)
-    answer = {"file": str(made.file), "hash": made.hash, "bytes": made.bytes, "arch": made.arch}
-    show(session, answer, lambda: _lines(made))
+    if owner is not None and name is None:
+        raise Usage("--owner is for an image that is pushed: see --name")
+    hub = session.target() if name is not None else None  # words that are wrong are told before the work
+    made = make(wanted, output or default_output(source), compress=compress)
+    answer: Json = {"file": str(made.file), "hash": made.hash, "bytes": made.bytes, "arch": made.arch}
+    lines = _lines(made)
+    if hub is not None:
+        from hub.cli.image_progress import saving
+        from hub.cli.image_push import Wish, push
+
+        done = push(hub, Wish(file=made.file, name=name, arch=made.arch, owner=owner))
+        answer["pushed"] = done.json()
+        saved = saving(done.sent_chunks, done.chunks, "sent", done.wire_bytes, made.bytes)
+        lines += [f"pushed as {one_line(name)}", saved]
+    show(session, answer, lambda: lines)
 
 
-def make(wanted: "Wanted", output: Path, *, compress: bool = False, quiet: bool = True) -> Imported:
+def make(wanted: "Wanted", output: Path, *, compress: bool = False) -> Imported:
     """Read a source and write its image to `output`, in one step at the end.
 
     For the main thread only: a signal that ends the process is heard, so that nothing is left.
     Raises Usage where the words are wrong, CliError where the source or the disk is bad.
     """
     from hub.cli.image_import_bytes import Workspace
-    from hub.cli.image_import_progress import Progress
     from hub.cli.image_import_pyc import stale
     from hub.cli.image_import_source import read
 
     _check_output(wanted.source, output)
-    with _workshop(output) as folder, Progress(quiet=quiet) as progress, ExitStack() as files:
+    with _workshop(output) as folder, ExitStack() as files:
         workspace = Workspace(folder=folder, files=files, max_bytes=wanted.limits.bytes)
-        found = read(wanted, workspace, progress.phase)
+        found = read(wanted, workspace, _tell)
         notes = list(found.notes)
         old = stale(found.tree, wanted.epoch_s)
         if old.count:
@@ -127,7 +145,7 @@ def make(wanted: "Wanted", output: Path, *, compress: bool = False, quiet: bool 
                 f"again in every job: --epoch {old.epoch_s} keeps them"
             )
         made = folder / "image"
-        hashed, size = _write(found.tree, made, wanted.epoch_s, compress, progress)
+        hashed, size = _write(found.tree, made, wanted.epoch_s, compress)
         made.replace(output)
         _sync_folder(output.parent)
     return Imported(file=output, hash=hashed, bytes=size, arch=found.arch, notes=tuple(notes))
@@ -140,24 +158,25 @@ def default_output(source: str) -> Path:
     return Path(f"{stem or 'image'}.sqfs")
 
 
-def _write(tree: "Tree", file: Path, epoch_s: int, compress: bool, progress: "Progress") -> tuple[str, int]:
+def _write(tree: "Tree", file: Path, epoch_s: int, compress: bool) -> tuple[str, int]:
     """Write the image, and give its hash and its size."""
     from blake3 import blake3
 
     from hub.cli import image_import_squash as squash
+    from hub.cli.image_progress import progress
 
     with file.open("w+b") as target:
-        progress.phase("writing the image", squash.size_of(tree))
-        squash.write(tree, target, epoch_s=epoch_s, compress=compress, told=progress.advance)
+        with progress("writing the image", squash.size_of(tree)) as advance:
+            squash.write(tree, target, epoch_s=epoch_s, compress=compress, told=advance)
         target.flush()
         os.fsync(target.fileno())
         target.seek(0)
         size = os.fstat(target.fileno()).st_size
-        progress.phase("hashing the image", size)
         digest = blake3()
-        while piece := target.read(HASH_PIECE):
-            digest.update(piece)
-            progress.advance(len(piece))
+        with progress("hashing the image", size) as advance:
+            while piece := target.read(HASH_PIECE):
+                digest.update(piece)
+                advance(len(piece))
     file.chmod(0o666 & ~_umask())
     return digest.hexdigest(), size
 
@@ -215,6 +234,11 @@ def _epoch() -> int:
     if not text.isascii() or not text.isdigit() or int(text[:12]) > MAX_EPOCH:
         raise Usage(f"SOURCE_DATE_EPOCH={text[:40]}: is not within 0 and {MAX_EPOCH}")
     return int(text)
+
+
+def _tell(words: str) -> None:
+    """A line about what begins; the standard output is for the answer."""
+    print(one_line(words), file=sys.stderr, flush=True)
 
 
 def _lines(made: Imported) -> list[str]:

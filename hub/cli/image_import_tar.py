@@ -39,16 +39,30 @@ def apply_layer(tree: Tree, span: Span) -> None:
     Whiteouts go first, wherever they stand: they are about the layers below, never about their own.
     """
     for member in _members(span):
-        folder, _, last = _encoded(member.name).rpartition(b"/")
-        if last == OPAQUE:
-            tree.clear(folder)
-        elif last.startswith(WHITEOUT) and not last.startswith(WHITEOUT * 2):
-            if last == WHITEOUT or last[len(WHITEOUT) :] in (b".", b".."):
-                raise tree.fault(_encoded(member.name), "is a whiteout of nothing")
-            tree.remove(folder + b"/" + last[len(WHITEOUT) :] if folder else last[len(WHITEOUT) :])
+        name = _encoded(member.name)
+        if _is_mark(name):
+            _whiteout(tree, name)
     for member in _members(span):
-        if not _encoded(member.name).rpartition(b"/")[2].startswith(WHITEOUT):
+        if not _is_mark(_encoded(member.name)):
             _add(tree, span, member)
+
+
+def _is_mark(name: bytes) -> bool:
+    """Whether a member tells of a layer and is none of its files; so is what stands below such a one."""
+    return any(part.startswith(WHITEOUT) for part in name.split(b"/"))
+
+
+def _whiteout(tree: Tree, name: bytes) -> None:
+    folder, _, last = name.rpartition(b"/")
+    if _is_mark(folder) or (last.startswith(WHITEOUT * 2) and last != OPAQUE):
+        return  # what a storage driver keeps for itself
+    if last == OPAQUE:
+        tree.clear(folder)
+        return
+    gone = last[len(WHITEOUT) :]
+    if gone in (b"", b".", b".."):
+        raise tree.fault(name, "is a whiteout of nothing")
+    tree.remove(folder + b"/" + gone if folder else gone)
 
 
 def _add(tree: Tree, span: Span, member: tarfile.TarInfo) -> None:

@@ -14,9 +14,10 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.cli import image_import
+from hub.cli import image_import, image_push
 from hub.cli.errors import CliError, Usage
 from hub.cli.image_import_tree import Limits
+from hub.cli.login import Target
 from hub.cli.words import Group, run
 from tests.cli.image_sources import (
     PACKED,
@@ -218,7 +219,33 @@ def test_json_names_the_file_and_its_hash_and_nothing_else_is_printed(
         "bytes": len(image),
         "arch": "aarch64",
     }
-    assert err == ""
+    assert not {"{", "}"} & set(err)
+
+
+def test_with_a_name_it_is_pushed_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wishes = []
+
+    def push(target: Target, wish: image_push.Wish) -> image_push.Pushed:
+        wishes.append((target.url, wish, wish.file.read_bytes()[:4]))
+        place = {"hash": "h"}
+        return image_push.Pushed(
+            place=place, name={"name": "n"}, chunks=9, sent_chunks=2, sent_bytes=20, wire_bytes=1024
+        )
+
+    monkeypatch.setattr(image_push, "push", push)
+    place = write_folder(tmp_path / "s", {"var/lib/dpkg/arch": b"amd64"})
+    words = (place, "-o", tmp_path / "x", "--name", "debian-12", "--owner", "andy", "--hub", "http://h:1")
+    command(*words, "--json")
+    assert json.loads(capsys.readouterr().out)["pushed"]["sent"]["chunks"] == 2
+    command(*words)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "pushed as debian-12",
+        "saved 75 %: 2 of 9 chunks sent, 1.0 kB",
+    ]
+    wish = image_push.Wish(file=tmp_path / "x", name="debian-12", arch="x86_64", owner="andy")
+    assert wishes == [("http://h:1", wish, b"hsqs")] * 2
 
 
 def test_without_a_terminal_a_line_tells_each_phase(
@@ -271,6 +298,8 @@ def test_words_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         ((tmp_path / "s", "-o", tmp_path / "s"), "is a folder"),
         ((tmp_path / "s", "-o", tmp_path / "none/x"), "there is no such folder"),
         ((tmp_path / "s", "-o", tmp_path / "x", "--arch", "x86-64"), "is no architecture"),
+        ((tmp_path / "s", "-o", tmp_path / "x", "--owner", "andy"), "see --name"),
+        ((tmp_path / "s", "-o", tmp_path / "x", "--name", "n", "--hub", "ftp://x"), "ftp"),
         ((tmp_path / "s", "-o", tmp_path / "x", "--include", "git"), "--include is for debian:SUITE"),
     ):
         with pytest.raises(Usage, match=fault):
