@@ -4,6 +4,7 @@
 SIGTERM or SIGINT once: finish what runs; twice: kill it and give it back.
 """
 
+import dataclasses
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ import signal
 import sys
 import threading
 
-from runner import config, leftovers, secret
+from runner import config, leftovers, secret, tiers
 from runner.agent import EXIT_REFUSED, Agent
 from runner.client import Hub
 from runner.offer import Offer
@@ -39,7 +40,12 @@ def main() -> int:
         stream=sys.stderr,
     )
     try:
+        if settings.report:
+            return report(settings)
         return check(settings) if settings.check else serve(settings)
+    except config.BadOptions as error:
+        sys.stderr.write(f"shunter runner: {error}\n")
+        return EXIT_REFUSED
     except leftovers.FolderInUse as error:
         sys.stderr.write(f"shunter runner: {error}\n")
         return EXIT_REFUSED
@@ -51,9 +57,28 @@ def main() -> int:
 def check(settings: config.Config) -> int:
     """Print what would be offered."""
     settings.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings, _ = _tried(settings)
     claim = Offer.of(settings, None).claim(None, ())
     sys.stdout.write(json.dumps(claim.model_dump(mode="json", exclude_none=True), indent=2) + "\n")
     return 0
+
+
+def report(settings: config.Config) -> int:
+    """Print what this machine can do, for people: each tier, each limit, and why not. 1: it has no tier."""
+    settings.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = tiers.find(settings.tiers, settings.work)
+    sys.stdout.write("".join(f"{line}\n" for line in tiers.lines(found)))
+    return 0 if found.offered else EXIT_REFUSED
+
+
+def _tried(settings: config.Config) -> tuple[config.Config, tiers.Tiers]:
+    """The settings with the tiers whose check passed, and these. Raises BadOptions where there is none."""
+    found = tiers.find(settings.tiers, settings.work)
+    for tier, why in (found.why or {}).items():
+        log.warning("the %s tier is not offered: %s", tier, why)
+    if not found.offered:
+        raise config.BadOptions("none of the tiers that --tiers names works here (see: shunter runner check)")
+    return dataclasses.replace(settings, tiers=found.offered), found
 
 
 def serve(settings: config.Config) -> int:
@@ -63,7 +88,8 @@ def serve(settings: config.Config) -> int:
     try:
         if count := leftovers.clean(settings.work):
             log.warning("removed what was left of %d jobs of an earlier life", count)
-        agent = Agent(settings, Hub(settings.url, settings.token, ca=settings.ca))
+        settings, found = _tried(settings)
+        agent = Agent(settings, Hub(settings.url, settings.token, ca=settings.ca), tiers=found)
         return _watch(agent)
     finally:
         os.close(lock)

@@ -16,10 +16,11 @@ from hub.wire.claim import Assignment, GiveBack
 from runner.client import Backoff, Hub, Poll
 from runner.config import Config
 from runner.errors import Aborted, Away, HubError, Locked, Missing, Over
-from runner.job import Work
+from runner.job import ImageSource, Work
 from runner.offer import Offer
 from runner.sandbox import keeper
 from runner.sandbox.base import Reason
+from runner.tiers import Tiers
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,19 @@ END_S = 2 * keeper.KILL_S + 5  # for sandboxes that are killed to end
 class Agent:
     """One runner process. `run` returns its exit status."""
 
-    def __init__(self, config: Config, hub: Hub, *, instance: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        hub: Hub,
+        *,
+        instance: str | None = None,
+        tiers: Tiers | None = None,
+        images: ImageSource | None = None,
+    ) -> None:
+        """`tiers` None: those of `config`, none of which needs a check. `images` None: it has none."""
         self._config = config
+        self._tiers = tiers or Tiers(offered=config.tiers)
+        self._images = images
         self._hub = hub
         self._offer = Offer.of(config, instance or secrets.token_hex(16))
         self._changed = threading.Condition()
@@ -125,7 +137,14 @@ class Agent:
             else:
                 folder = self._config.work / "jobs" / f"{job.id}-{job.attempt}-{secrets.token_hex(4)}"
                 work = Work(
-                    self._hub, given, self._config, folder=folder, locked=self._refused, done=self._done
+                    self._hub,
+                    given,
+                    self._config,
+                    folder=folder,
+                    locked=self._refused,
+                    done=self._done,
+                    tiers=self._tiers,
+                    images=self._images,
                 )
                 self._works[lease] = work
                 self._taken += 1

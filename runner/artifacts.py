@@ -22,6 +22,7 @@ MAX_FILES = 10_000  # as the hub bounds it
 MAX_TOTAL_BYTES = 32 * 2**30  # of one job
 MAX_PATH = 1000  # characters, as the hub bounds it
 MAX_SEEN = 2_000_000  # files looked at
+MAX_LINKS = 40  # followed for one name, as the kernel bounds it
 
 
 class TooMany(Exception):
@@ -45,9 +46,12 @@ class Search:
     notes: list[str]
 
 
-def search(workspace: Path, patterns: Sequence[str]) -> Search:
-    """The files that any of `patterns` names, sorted by name. Raises TooMany."""
-    root = workspace.resolve()
+def search(root: Path, patterns: Sequence[str], *, shown: str | None = None) -> Search:
+    """The files of the workspace `root` that any of `patterns` names, sorted by name. Raises TooMany.
+
+    `shown`: where the job saw its workspace, as its absolute links have it; None: where it is.
+    """
+    tops = tuple(dict.fromkeys((shown or str(root), str(root), os.path.realpath(root))))
     found = Search(files=[], notes=[])
     wanted = [(pattern, _compiled(pattern)) for pattern in dict.fromkeys(patterns)]
     matched: set[str] = set()
@@ -56,7 +60,7 @@ def search(workspace: Path, patterns: Sequence[str]) -> Search:
         if not hits:
             continue
         matched.update(hits)
-        if (note := _add(found, root, name)) is not None:
+        if (note := _add(found, root, tops, name)) is not None:
             found.notes.append(note)
         if len(found.files) > MAX_FILES:
             raise TooMany(f"the job leaves more than {MAX_FILES} files: pack them into one")
@@ -66,16 +70,16 @@ def search(workspace: Path, patterns: Sequence[str]) -> Search:
     return found
 
 
-def _add(found: Search, root: Path, name: str) -> str | None:
+def _add(found: Search, root: Path, tops: tuple[str, ...], name: str) -> str | None:
     """Take one file; or why it is left out."""
     if len(name) > MAX_PATH or plain_text(name, MAX_PATH) != name or any(c in name for c in "\n\t\\"):
         return f"left out, for its name cannot be kept: {plain_text(name, 100)!r}"
     path = root / name
     if path.is_symlink():
-        real = Path(os.path.realpath(path))
-        if not real.is_relative_to(root):
+        real = _followed(root, tops, name)
+        if real is None:
             return f"left out, for it is a link that leads out of the workspace: {name}"
-        path = real
+        path = root / real
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:
@@ -84,6 +88,42 @@ def _add(found: Search, root: Path, name: str) -> str | None:
         return f"left out, for it is not a file: {name}"
     found.files.append(Found(name=name, path=path, bytes=status.st_size))
     return None
+
+
+def _followed(root: Path, tops: tuple[str, ...], name: str) -> str | None:
+    """What a name below `root` stands for, every link followed, as a name below it; None: it leads out.
+
+    Not by `realpath`: the workspace may be in another mount namespace, reached through a link of /proc
+    that only the kernel can follow, and there an absolute target means another file than here: one that
+    begins with one of `tops`, the workspace's own names, is within it.
+    """
+    done: list[str] = []
+    ahead = name.split("/")[::-1]
+    followed = 0
+    while ahead:
+        part = ahead.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not done:
+                return None
+            done.pop()
+            continue
+        try:
+            target = str(root.joinpath(*done, part).readlink())
+        except OSError:  # no link; or nothing at all, as whoever opens it will find
+            done.append(part)
+            continue
+        followed += 1
+        if followed > MAX_LINKS:
+            return None
+        if target.startswith("/"):
+            inside = next((top for top in tops if target.startswith(f"{top}/")), None)
+            if inside is None:
+                return None
+            done, target = [], target.removeprefix(inside)
+        ahead.extend(target.split("/")[::-1])
+    return "/".join(done)
 
 
 def _walk(root: Path) -> Iterator[str]:

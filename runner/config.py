@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from hub.wire.base import MAX_LABELS, MAX_WAIT_S, TIERS, Label
 from hub.wire.claim import DEFAULT_WAIT_S
 
-IMPLEMENTED = ("process",)
+IMPLEMENTED = ("process", "namespace")
 
 
 class BadOptions(Exception):
@@ -57,21 +57,22 @@ class Config:
     ca: Path | None = None
     once: bool = False
     check: bool = False
+    report: bool = False
     log_level: str = "info"
     timing: Timing = Timing()
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> Config:
     """Settings from the command line and the environment. Raises BadOptions; SystemExit for --help."""
-    given = parser().parse_args(words)
+    given = parser().parse_args(["--report", *words[1:]] if words[:1] == ["check"] else words)
     url = given.hub or environ.get("SHUNTER_URL", "")
     token = given.token or _token_file(given.token_file) or environ.get("SHUNTER_TOKEN", "")
-    if not given.check:
+    if not (given.check or given.report):
         _check_target(url, token)
     labels = tuple(dict.fromkeys(word for word in given.labels.replace(",", " ").split()))
     _check_labels(labels, given.exclusive)
-    tiers = tuple(dict.fromkeys(given.tiers.replace(",", " ").split()))
-    if not tiers or any(tier not in IMPLEMENTED for tier in tiers):
+    tiers = tuple(dict.fromkeys(given.tiers.replace(",", " ").split())) or IMPLEMENTED
+    if any(tier not in IMPLEMENTED for tier in tiers):
         raise BadOptions(f"--tiers: this runner offers {', '.join(IMPLEMENTED)}, of {', '.join(TIERS)}")
     return Config(
         url=url.rstrip("/"),
@@ -89,6 +90,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> Config:
         ca=given.ca,
         once=given.once,
         check=given.check,
+        report=given.report,
         log_level=given.log_level,
     )
 
@@ -116,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     add("--max-jobs", metavar="N", type=_within(1, 1000), default=1, help="jobs at a time [1]")
     add("--labels", metavar="A,B", default="", help="labels it offers")
     add("--exclusive", action="store_true", help="take only jobs that ask for one of its labels")
-    add("--tiers", metavar="A,B", default="process", help="sandboxes it offers [process]")
+    add("--tiers", metavar="A,B", default="", help="sandboxes it offers [each that passes its check here]")
     add("--wait", metavar="S", type=_seconds, default=DEFAULT_WAIT_S, help="length of one poll [25]")
     add("--speed", metavar="N", type=_within(1, 1_000_000), help="its speed score, instead of measuring")
     add("--cpus", metavar="N", type=_within(1, 100_000), help="CPUs it offers, instead of all")
@@ -125,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
     add("--ca", metavar="FILE", type=Path, help="certificates to trust, instead of the system's")
     add("--once", action="store_true", help="run one job and exit")
     add("--check", action="store_true", help="print what it would offer and exit")
+    add("--report", action="store_true", help="print what was found of its tiers and exit; also: check")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return made
 

@@ -14,19 +14,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from hub.wire.base import plain_text
-from hub.wire.claim import Assignment, Finish, Live, Outcome, Short, StepResult
+from hub.wire.claim import Assignment, Finish, ImageRef, Live, Outcome, Short, StepResult
 from runner import artifacts, workspace
 from runner.attempt import Attempt
 from runner.client import Hub
 from runner.config import Config
 from runner.errors import Aborted, HubError, Over
 from runner.report import Log
-from runner.sandbox.base import Command, Reason, Stop, Usage
+from runner.sandbox.base import Command, Reason, Sandbox, SandboxBroken, Stop, Usage
 from runner.sandbox.process import ProcessSandbox
-from runner.unpack import NoRoom
+from runner.tiers import Tiers
+from runner.unpack import SPARE_BYTES, NoRoom
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,16 @@ REWINDS = 20  # how often the log is sent again from where the hub says, before 
 
 class Decline(Exception):
     """The machine cannot take this job: its words say why."""
+
+
+class ImageSource(Protocol):
+    """Where a job's images come from: the runner's cache."""
+
+    def ensure(self, ref: ImageRef, stop: Stop) -> Path:
+        """The file of an image, fetched if it must be; it stays until the job ends.
+
+        Raises NoRoom, OSError, or Aborted once `stop` has a reason.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +72,21 @@ class Work:
         folder: Path,
         locked: Callable[[str], None],
         done: Callable[["Work"], None],
+        tiers: Tiers | None = None,
+        images: ImageSource | None = None,
     ) -> None:
         self.job = given.job
         self.stop = Stop()
         self._config = config
         self._attempt = Attempt(hub, given, config.timing, self.stop, locked)
-        self._sandbox = ProcessSandbox(folder, grace_s=config.timing.grace_s)
+        self._images = images
+        self._unfit: str | None = None  # why this runner cannot have the job's sandbox
+        self._sandbox: Sandbox = ProcessSandbox(folder, grace_s=config.timing.grace_s)
+        try:
+            known = tiers or Tiers(offered=config.tiers)
+            self._sandbox = known.sandbox(self.job, folder, grace_s=config.timing.grace_s)
+        except SandboxBroken as error:
+            self._unfit = str(error)
         self._done = done
         self._state: State = "preparing"
         self._step: int | None = None
@@ -151,7 +171,9 @@ class Work:
                 give_up_s=self._config.timing.away_s,
             )
             self._prepare(self._log)
-        except (NoRoom, OSError) as error:  # nothing has run yet: elsewhere it may
+        except (NoRoom, OSError, SandboxBroken) as error:  # nothing has run yet: elsewhere it may
+            if self._sandbox.own_disk and isinstance(error, NoRoom):  # the disk is as large as it asked for
+                return Ended(outcome="error", error=f"{error}: {self._ran_out('disk')}", short="disk")
             raise Decline(_reason(error)) from None
         except workspace.NotPrepared as error:
             if self.stop.reason == "timed_out":  # the bound on preparing, which asks the same way
@@ -174,8 +196,9 @@ class Work:
     def _prepare(self, log_: Log) -> None:
         """Fill the workspace."""
         job, bound = self.job, time.monotonic() + self._config.timing.prepare_s
-        if job.tier not in self._config.tiers or job.images:
-            raise Decline(f"this runner has no {job.tier} tier with images")
+        if self._unfit is not None:
+            raise Decline(f"the job could not be prepared: {self._unfit}")
+        self._sandbox.lay(self._fetch_images())
         if job.workspace is None:
             return
         if job.workspace.hash is not None:
@@ -188,12 +211,22 @@ class Work:
                 self.stop,
                 self._attempt.backoff(),
                 until=bound,
+                beside=self._sandbox.folder,
+                spare_bytes=0 if self._sandbox.own_disk else SPARE_BYTES,
             )
             log_.note(sentence)
-        else:
+        else:  # with nothing of the job's in its environment: git runs outside the sandbox
             workspace.fetch_commit(
-                self._sandbox, job.workspace, self._env({}), log_.write, self.stop, until=bound
+                self._sandbox, job.workspace, self._sandbox.env(), log_.write, self.stop, until=bound
             )
+
+    def _fetch_images(self) -> dict[str, Path]:
+        """The files of the job's images by hash, the sandbox's own first."""
+        if self.job.tier == "process" and not self.job.images:
+            return {}
+        if self._images is None:
+            raise Decline(f"this runner has no {self.job.tier} tier with images")
+        return {ref.hash: self._images.ensure(ref, self.stop) for ref in self.job.images}
 
     def _steps(self, log_: Log) -> Ended:
         """One step after the other, until one fails or the job is to stop."""
@@ -214,8 +247,21 @@ class Work:
             if (stopped := self._stopped()) is not None:
                 return Ended(outcome=stopped.outcome, exit_code=code, error=stopped.error)
             if code != 0:
-                return Ended(outcome="failed", exit_code=code, short=self._sandbox.short_of(code))
+                short = self._sandbox.short_of(code)
+                error = None if short is None else self._ran_out(short)
+                return Ended(outcome="failed", exit_code=code, error=error, short=short)
         return Ended(outcome="succeeded", exit_code=0)
+
+    def _ran_out(self, short: Short) -> str:
+        """Of what, what it asked for, and what it took."""
+        usage, job = self._sandbox.usage(), self.job
+        asked, taken = (
+            (job.memory_mib, usage.peak_memory_mib)
+            if short == "memory"
+            else (job.disk_mib, usage.peak_disk_mib)
+        )
+        words = "none" if asked is None else f"{asked} MiB"
+        return f"ran out of {short}: {words} asked, {taken or 0} MiB taken"
 
     def _stopped(self) -> Ended | None:
         """How the job ends because it was told to stop; None: it was not."""
@@ -235,7 +281,8 @@ class Work:
         if not patterns:
             return ended
         try:
-            found = artifacts.search(self._sandbox.workspace, patterns)
+            shown = self._sandbox.env()["SHUNTER_WORKSPACE"]
+            found = artifacts.search(self._sandbox.workspace, patterns, shown=shown)
             for note in found.notes:
                 log_.note(f"artifacts: {note}")
             for file in found.files:

@@ -1,5 +1,6 @@
-"""What an earlier life left in the work folder: its processes are killed, its files removed.
+"""What an earlier life left in the work folder: its processes are killed, its groups and files removed.
 
+Mounts are never among it: a sandbox makes them in a namespace that ends with its last process.
 Every process of a sandbox carries the sandbox's random mark in its environment, and the mark is kept
 in the sandbox's folder: a process is killed here only if its mark is one of ours, or if it stands
 below such a one. A process number alone proves nothing.
@@ -15,6 +16,7 @@ import stat
 import time
 from pathlib import Path
 
+from runner.sandbox import cgroups
 from runner.sandbox.keeper import descendants, processes, signal_one
 
 log = logging.getLogger(__name__)
@@ -45,10 +47,13 @@ def take(work: Path) -> int:
 
 def clean(work: Path) -> int:
     """End and remove what is left of earlier jobs; how many there were. The lock must be held."""
-    count = 0
+    count, homes = 0, cgroups.homes()
     for folder in sorted((work / "jobs").iterdir()):
         with contextlib.suppress(OSError):
-            kill_marked((folder / MARK_FILE).read_text())
+            mark = (folder / MARK_FILE).read_text()
+            kill_marked(mark)
+            if mark:
+                cgroups.left_over(mark, homes)
         remove(folder)
         count += 1
     return count

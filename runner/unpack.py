@@ -45,16 +45,17 @@ def unpack(
     target: Path,
     *,
     max_bytes: int = MAX_BYTES,
+    spare_bytes: int = SPARE_BYTES,
     go_on: Callable[[], None] = lambda: None,
 ) -> Unpacked:
     """Unpack a tar compressed with zstd into the empty folder `target`.
 
-    `go_on` is called for each entry and may raise. Raises BadPack, NoRoom, or OSError of the disk;
-    what was written until then stays.
+    `go_on` is called for each entry and may raise; `spare_bytes` are left free on the target's disk.
+    Raises BadPack, NoRoom, or OSError of the disk; what was written until then stays.
     """
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     room = os.statvfs(target)
-    free = room.f_bavail * room.f_frsize - SPARE_BYTES
+    free = room.f_bavail * room.f_frsize - spare_bytes
     root = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     writer = _Writer(root, max_bytes, free)
     try:

@@ -42,10 +42,16 @@ def fetch_pack(
     backoff: Backoff,
     *,
     until: float,
+    beside: Path | None = None,
+    spare_bytes: int = SPARE_BYTES,
 ) -> str:
-    """Fetch and unpack; a sentence for the log. Raises NotPrepared, NoRoom, OSError, Aborted or Over."""
+    """Fetch and unpack; a sentence for the log. Raises NotPrepared, NoRoom, OSError, Aborted or Over.
+
+    The pack itself is kept in the folder `beside` meanwhile (None: beside the target), which may be on
+    another disk; `spare_bytes` are left free on the target's.
+    """
     assert workspace.hash is not None
-    with tempfile.TemporaryFile(dir=target.parent) as pack:
+    with tempfile.TemporaryFile(dir=beside or target.parent) as pack:
         garbled = 0
 
         def fetch() -> None:
@@ -61,7 +67,7 @@ def fetch_pack(
         try:
             persist(fetch, stop, backoff, until="timed_out", give_up_s=max(0.0, until - time.monotonic()))
             pack.seek(0)
-            done = unpack(pack, target, go_on=lambda: _go_on(stop, until))
+            done = unpack(pack, target, spare_bytes=spare_bytes, go_on=lambda: _go_on(stop, until))
         except (Missing, Away) as error:
             raise NotPrepared(f"the workspace cannot be fetched: {error.detail}") from None
         except BadPack as error:

@@ -114,6 +114,7 @@ class Sandbox(Protocol):
 
     folder: Path  # the runner's own files about the job; no job can reach it where the tier keeps apart
     workspace: Path  # the job's files, as the agent sees them, once `lay` has returned
+    own_disk: bool  # whether they are on a disk of the job's own, as large as it asked for
 
     def prepare(self) -> None:
         """Make the folder. Raises OSError (a full disk) or SandboxBroken."""

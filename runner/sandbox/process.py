@@ -50,6 +50,7 @@ class ProcessSandbox:
         self.folder = folder
         self._make_meter = meter
         self.workspace = folder / "workspace"
+        self.own_disk = False
         self.home = folder / "home"
         self.tmp = folder / "tmp"
         self._grace_s = grace_s
