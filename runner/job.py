@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -43,8 +44,11 @@ class Decline(Exception):
 class ImageSource(Protocol):
     """Where a job's images come from: the runner's cache."""
 
-    def ensure(self, ref: ImageRef, stop: Stop) -> Path:
-        """The file of an image, fetched if it must be; it stays until the job ends.
+    def use(self, image: str) -> AbstractContextManager[None]:
+        """While entered, the image stays."""
+
+    def ensure(self, ref: ImageRef, *, stop: Stop, until: float, note: Callable[[str], None]) -> Path:
+        """The file of an image, fetched if it must be, until the monotonic time `until`; `note` hears how.
 
         Raises NoRoom, OSError, or Aborted once `stop` has a reason.
         """
@@ -80,6 +84,7 @@ class Work:
         self._config = config
         self._attempt = Attempt(hub, given, config.timing, self.stop, locked)
         self._images = images
+        self._in_use = ExitStack()  # its images
         self._unfit: str | None = None  # why this runner cannot have the job's sandbox
         self._sandbox: Sandbox = ProcessSandbox(folder, grace_s=config.timing.grace_s)
         try:
@@ -198,7 +203,7 @@ class Work:
         job, bound = self.job, time.monotonic() + self._config.timing.prepare_s
         if self._unfit is not None:
             raise Decline(f"the job could not be prepared: {self._unfit}")
-        self._sandbox.lay(self._fetch_images())
+        self._sandbox.lay(self._fetch_images(log_, bound))
         if job.workspace is None:
             return
         if job.workspace.hash is not None:
@@ -220,13 +225,18 @@ class Work:
                 self._sandbox, job.workspace, self._sandbox.env(), log_.write, self.stop, until=bound
             )
 
-    def _fetch_images(self) -> dict[str, Path]:
+    def _fetch_images(self, log_: Log, until: float) -> dict[str, Path]:
         """The files of the job's images by hash, the sandbox's own first."""
         if self.job.tier == "process" and not self.job.images:
             return {}
         if self._images is None:
             raise Decline(f"this runner has no {self.job.tier} tier with images")
-        return {ref.hash: self._images.ensure(ref, self.stop) for ref in self.job.images}
+        for ref in self.job.images:
+            self._in_use.enter_context(self._images.use(ref.hash))
+        return {
+            ref.hash: self._images.ensure(ref, stop=self.stop, until=until, note=log_.note)
+            for ref in self.job.images
+        }
 
     def _steps(self, log_: Log) -> Ended:
         """One step after the other, until one fails or the job is to stop."""
@@ -357,6 +367,7 @@ class Work:
             if self._log is not None:
                 self._log.remove()
             self._sandbox.destroy()
+            self._in_use.close()
         except OSError:
             log.exception("job %d: its folder cannot be removed", self.job.id)
         self.stop.close()
