@@ -7,13 +7,12 @@ or a release, unless the attempt is over, when nothing is told.
 The job's clock (its timeout) begins with its first step; preparing has a bound of its own.
 """
 
-import errno
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -24,6 +23,7 @@ from runner.attempt import Attempt
 from runner.client import Hub
 from runner.config import Config
 from runner.errors import Aborted, HubError, Over
+from runner.outcome import Ended, is_full, ran_out, reason
 from runner.report import Log
 from runner.sandbox.base import Command, Reason, Sandbox, SandboxBroken, Stop, Usage
 from runner.sandbox.process import ProcessSandbox
@@ -52,16 +52,6 @@ class ImageSource(Protocol):
 
         Raises NoRoom, OSError, or Aborted once `stop` has a reason.
         """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a job ended."""
-
-    outcome: Outcome
-    exit_code: int | None = None
-    error: str | None = None
-    short: Short | None = None  # what it failed for want of; None: of nothing that is known
 
 
 class Work:
@@ -155,7 +145,7 @@ class Work:
             raise
         except Exception as error:  # whatever it is, the hub must hear of it
             log.exception("job %d: the machinery failed", self.job.id)
-            short: Short | None = "disk" if _is_full(error) else None
+            short: Short | None = "disk" if is_full(error) else None
             ended = Ended(outcome="error", error=f"the runner failed: {error}", short=short)
         self._state = "ending"
         self._step = None
@@ -178,8 +168,12 @@ class Work:
             self._prepare(self._log)
         except (NoRoom, OSError, SandboxBroken) as error:  # nothing has run yet: elsewhere it may
             if self._sandbox.own_disk and isinstance(error, NoRoom):  # the disk is as large as it asked for
-                return Ended(outcome="error", error=f"{error}: {self._ran_out('disk')}", short="disk")
-            raise Decline(_reason(error)) from None
+                return Ended(
+                    outcome="error",
+                    error=f"{error}: {ran_out('disk', self.job, self._sandbox.usage())}",
+                    short="disk",
+                )
+            raise Decline(reason(error)) from None
         except workspace.NotPrepared as error:
             if self.stop.reason == "timed_out":  # the bound on preparing, which asks the same way
                 return Ended(outcome="error", error="preparing took too long")
@@ -258,20 +252,9 @@ class Work:
                 return Ended(outcome=stopped.outcome, exit_code=code, error=stopped.error)
             if code != 0:
                 short = self._sandbox.short_of(code)
-                error = None if short is None else self._ran_out(short)
+                error = None if short is None else ran_out(short, self.job, self._sandbox.usage())
                 return Ended(outcome="failed", exit_code=code, error=error, short=short)
         return Ended(outcome="succeeded", exit_code=0)
-
-    def _ran_out(self, short: Short) -> str:
-        """Of what, what it asked for, and what it took."""
-        usage, job = self._sandbox.usage(), self.job
-        asked, taken = (
-            (job.memory_mib, usage.peak_memory_mib)
-            if short == "memory"
-            else (job.disk_mib, usage.peak_disk_mib)
-        )
-        words = "none" if asked is None else f"{asked} MiB"
-        return f"ran out of {short}: {words} asked, {taken or 0} MiB taken"
 
     def _stopped(self) -> Ended | None:
         """How the job ends because it was told to stop; None: it was not."""
@@ -383,15 +366,3 @@ _WHY: dict[Reason, str] = {
     "released": "given back",
     "over": "the attempt is over",
 }
-
-
-def _is_full(error: Exception) -> bool:
-    """Whether a disk, or what this user may have of one, was full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def _reason(error: Exception) -> str:
-    text = (
-        f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
-    )
-    return plain_text(f"the job could not be prepared: {text}", 300)
