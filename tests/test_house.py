@@ -95,7 +95,12 @@ ROOMS = {
         inside=("hub.app", "hub.config", "hub.service", "hub.store"),
     ),
     "hub.cli.simulate": Room(
-        why="the one command that runs the rules itself: pure, on any machine, and lazily",
+        why="runs the rules itself: pure, on any machine, and lazily",
+        may=("hub.cli",),
+        inside=("hub.placement",),
+    ),
+    "hub.cli.replay": Room(
+        why="judges by the rules itself, as simulate does: pure, on any machine, and lazily",
         may=("hub.cli",),
         inside=("hub.placement",),
     ),

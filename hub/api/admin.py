@@ -1,12 +1,12 @@
-"""Calls about the hub itself: runners and tokens."""
+"""Calls about the hub itself: runners, tokens and its journal."""
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from hub.api.asking import hub_of, principal_of
 from hub.api.bodies import answer, nothing, read_message
 from hub.api.people import path_id
-from hub.service import runners, tokens
+from hub.service import journal, runners, tokens
 from hub.wire.fleet import ChangeRunner, NewRunner, NewToken
 
 
@@ -46,3 +46,8 @@ async def add_token(request: Request) -> Response:
 async def remove_token(request: Request) -> Response:
     await tokens.remove(hub_of(request), principal_of(request), path_id(request))
     return nothing()
+
+
+async def view_journal(request: Request) -> Response:
+    pieces = journal.journal(hub_of(request), principal_of(request))
+    return StreamingResponse(pieces, media_type="application/x-ndjson", headers={"Cache-Control": "no-cache"})

@@ -63,6 +63,7 @@ CALLS = (
     Call(method="GET", path="/runners/{name}", handler=admin.view_runner, who="read", gives=fleet.RunnerView, text="One runner"),
     Call(method="PATCH", path="/runners/{name}", handler=admin.change_runner, who="admin", takes=fleet.ChangeRunner, gives=fleet.RunnerView, text="Drain or resume it, or change its labels or scope"),
     Call(method="DELETE", path="/runners/{name}", handler=admin.remove_runner, who="admin", text="Remove it; what it ran is queued again"),
+    Call(method="GET", path="/journal", handler=admin.view_journal, who="admin", media="application/x-ndjson", text="The decisions of late with all they were made from, one JSON object a line"),
     Call(method="GET", path="/tokens", handler=admin.list_tokens, who="admin", gives=fleet.TokenList, text="The API tokens"),
     Call(method="POST", path="/tokens", handler=admin.add_token, who="admin", takes=fleet.NewToken, gives=fleet.TokenMade, status=201, text="Make a token; its secret is shown once"),
     Call(method="DELETE", path="/tokens/{id}", handler=admin.remove_token, who="admin", text="Revoke it, at once"),

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 
-from hub.cli import admin, demo, fleet, image, runners, runs, simulate, tokens
+from hub.cli import admin, demo, fleet, image, replay, runners, runs, simulate, tokens
 from hub.cli.errors import CliError
 from hub.cli.terminal import one_line
 from hub.cli.words import Group, run
@@ -26,6 +26,7 @@ shunter.add("runners", runners.app)
 shunter.add("fleet", fleet.fleet)
 shunter.add("queue", fleet.queue)
 shunter.add("simulate", simulate.simulate)
+shunter.add("replay", replay.replay)
 shunter.add("token", tokens.app)
 shunter.add("login", fleet.login)
 shunter.add("logout", fleet.logout)

@@ -32,6 +32,7 @@ from hub.placement.model import HubImage, Offer, Plan, QueuedJob, Runner, Settin
 
 ENTRIES = 20_000  # some 10 to 20 MiB, and an hour of a fleet that decides five times a second
 PER_WEIGHT = 8  # image names or sandboxes of an offer that weigh as much as an entry: 1 KiB
+_DECIDED = (ClaimDecided, ReadyDecided)
 
 
 class DecisionJournal:
@@ -44,7 +45,7 @@ class DecisionJournal:
         self._base = Scene()
         self._begin_ms = now_ms()
         self._dropped = 0
-        self._entries: deque[tuple[Entry, int]] = deque()  # each with its weight
+        self._entries: deque[tuple[int, What, int]] = deque()  # when, what, its weight: a tuple costs least
         self._weight = 0
         self._changed: dict[str, Runner | None] = {}  # since the last decision; None: removed
         self._offers: dict[str, Offer | None] = {}  # the last in the entries, by runner
@@ -100,7 +101,10 @@ class DecisionJournal:
 
     def value(self) -> Journal:
         """All of it, as it is now. None of the values in it changes later."""
-        told = (*self._base.told(self._begin_ms), *(entry for entry, _ in self._entries))
+        told = (
+            *self._base.told(self._begin_ms),
+            *(Entry(at_ms=at_ms, what=what) for at_ms, what, _ in self._entries),
+        )
         return Journal(begin_ms=self._begin_ms, settings=self._settings, entries=told, dropped=self._dropped)
 
     # -- the entries ----------------------------------------------------------------------------
@@ -138,11 +142,10 @@ class DecisionJournal:
         return runner, extra // PER_WEIGHT
 
     def _add(self, at_ms: int, what: What, more: int = 0) -> None:
-        self._entries.append((Entry(at_ms=at_ms, what=what), 1 + more))
+        self._entries.append((at_ms, what, 1 + more))
         self._weight += 1 + more
         while self._weight > self.limit:
-            entry, weight = self._entries.popleft()
+            self._begin_ms, oldest, weight = self._entries.popleft()
             self._weight -= weight
-            self._begin_ms = entry.at_ms
-            self._dropped += isinstance(entry.what, ClaimDecided | ReadyDecided)
-            self._base.apply(entry.what)
+            self._dropped += isinstance(oldest, _DECIDED)
+            self._base.apply(oldest)
