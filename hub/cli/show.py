@@ -160,7 +160,7 @@ def job_cells(job: Json, now_ms: int) -> list[Cell]:
 
 
 def job_sentences(job: Json, paint: Paint) -> list[str]:
-    """Why it runs where it runs, or why it waits, and what went wrong: the hub's own words."""
+    """Why it runs where it runs, or why it waits, what it takes, and what went wrong: the hub's own words."""
     lines = []
     if job.get("placed"):
         lines += sentence("placed", job["placed"], paint)
@@ -168,6 +168,8 @@ def job_sentences(job: Json, paint: Paint) -> list[str]:
         lines += sentence("waiting", job["waiting"]["headline"], paint)
         for remedy in job["waiting"].get("mend") or []:
             lines += sentence("mend", remedy["text"], paint, indent=4)
+    if job.get("takes"):
+        lines += sentence("takes", job["takes"], paint)
     if job.get("error"):
         lines += sentence("error", job["error"], paint)
     return lines

@@ -85,7 +85,7 @@ def assignment(attempt: LiveAttempt, lease_ms: int) -> Assignment:
         attempt=attempt.number,
         tier=spec.tier,
         images=spec.images,
-        memory_mib=spec.memory_mib,
+        memory_mib=job.demand.memory_mib,
         cpus=spec.cpus,
         disk_mib=job.demand.disk_mib,
         timeout_s=spec.timeout_s,

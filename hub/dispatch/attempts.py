@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from hub.placement.model import Decline, Demand, QueuedJob
+from hub.placement.model import Decline, Demand, QueuedJob, Shortage
 from hub.wire.claim import Assignment
 from hub.wire.spec import Concurrency
 
@@ -27,7 +27,7 @@ class LiveJob:
     run: LiveRun
     name: str
     spec: str  # JSON of wire JobSpec, read when the job is assigned: 100,000 of them must fit
-    demand: Demand
+    demand: Demand  # raised by its shortages
     priority: int
     queued_ms: int
     group: Concurrency | None = None  # its concurrency group
@@ -38,6 +38,7 @@ class LiveJob:
     held_since_ms: int | None = None
     declines: tuple[Decline, ...] = ()
     lost_on: frozenset[str] = frozenset()
+    shortages: tuple[Shortage, ...] = ()  # what it has run out of, also in the run that this one repeats
 
     def queued(self) -> QueuedJob:
         """The job as the decision sees it."""

@@ -11,7 +11,7 @@ import logging
 from hub.dispatch.attempts import LiveAttempt
 from hub.errors import Conflict, NotFound, TooLarge
 from hub.logs import LogFull
-from hub.service import ready, runners
+from hub.service import ready, runners, shortages
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.store import attempts as store
@@ -90,6 +90,8 @@ async def finish(hub: Hub, principal: Principal, job_id: int, message: Finish) -
         raise Conflict(f"the log goes on at byte {size}", offset=size)
     await asyncio.to_thread(hub.logs.sync, job_id, number)
     error = plain_text(message.error, 4000) if message.error else None
+    want = shortages.of_finish(hub, attempt, message)
+    fails = message.outcome == "error" if want is None else want.more
     ending = Ending(
         job=job_id,
         number=number,
@@ -98,12 +100,14 @@ async def finish(hub: Hub, principal: Principal, job_id: int, message: Finish) -
         now_ms=hub.now_ms(),
         outcome=message.outcome,
         exit_code=message.exit_code,
-        error=error,
+        error=error if want is None else plain_text(want.sentence, 4000),
+        short=None if want is None else want.short,
+        shortages=None if want is None else shortages.to_json(want.shortages),
         peak_memory_mib=message.peak_memory_mib,
         peak_disk_mib=message.peak_disk_mib,
         results="[" + ",".join(step.model_dump_json() for step in message.steps) + "]",
         log_bytes=size,
-        requeue=message.outcome == "error" and _may_retry(attempt),
+        requeue=fails and _may_retry(attempt),
     )
     runner = hub.dispatch.fleet.live.get(attempt.runner)
     if message.gone and runner is not None:  # its next claim is on the way: it is about, as if it had polled
@@ -112,7 +116,7 @@ async def finish(hub: Hub, principal: Principal, job_id: int, message: Finish) -
     ended = await end(hub, attempt, ending, room_back=message.gone)
     if ended.state == "over":
         raise _over()
-    if ended.state == "applied" and message.outcome == "error":
+    if ended.state == "applied" and message.outcome == "error" and want is None:
         await _failed_there(hub, attempt, error or "")
 
 

@@ -15,7 +15,10 @@ from hub.store.engine import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
-    """What the last finished runs of a job took, newest first. None: that run did not measure it."""
+    """What the last finished runs of a job took, newest first. None: that run did not measure it.
+
+    A run that ran out of disk counts as having taken at least what it had then (`need.peak_of`).
+    """
 
     peaks_disk_mib: tuple[int | None, ...]
     peaks_memory_mib: tuple[int | None, ...]

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from hub.errors import BadRequest, NotFound
-from hub.service import ready, runs
+from hub.service import history, ready, runs
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.reach import visible_runners
@@ -34,6 +34,7 @@ async def view(hub: Hub, principal: Principal, job_id: int) -> JobView:
     async with hub.store.read() as conn:
         attempts = await store.attempts_of(conn, [job_id])
         others = await store.jobs_of(conn, row.run_id) if row.status == "blocked" else []
+    await history.learned(hub, row.project, row.name)
     return job_view(hub, principal, row, attempts.get(job_id, []), undone_needs(row, others))
 
 

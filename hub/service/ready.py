@@ -4,9 +4,10 @@ import json
 
 from hub.dispatch.attempts import LiveAttempt, LiveJob, LiveRun
 from hub.errors import NotFound
-from hub.placement.model import Decline, Demand
+from hub.placement.model import Decline, Demand, Shortage
 from hub.placement.need import DiskNeed, disk_need, usual_ms
-from hub.service import history
+from hub.placement.shortage import raised
+from hub.service import history, shortages
 from hub.service.hub import Hub
 from hub.store import endings, startup
 from hub.store import jobs as job_store
@@ -19,20 +20,22 @@ from hub.wire.spec import JobSpec
 
 
 async def new_job(
-    hub: Hub, job_id: int, live: LiveRun, written: str, spec: JobSpec, run: run_store.NewRun
+    hub: Hub, job_id: int, live: LiveRun, stored: run_store.NewJob, spec: JobSpec, run: run_store.NewRun
 ) -> LiveJob:
-    """The live form of a job that was just stored; `written` is its spec as it was stored."""
+    """The live form of a job that was just stored, as `stored` says; `spec` is its spec as a value."""
+    found = shortages.from_json(stored.shortages)
     recent = await history.learned(hub, run.project, spec.name)
     return LiveJob(
         id=job_id,
         run=live,
         name=spec.name,
-        spec=written,
-        demand=demand_of(run.project, spec, disk_need(recent.peaks_disk_mib, spec.disk_mib)),
+        spec=stored.spec,
+        demand=demand_of(run.project, spec, disk_need(recent.peaks_disk_mib, spec.disk_mib), found),
         priority=run.priority,
         queued_ms=run.created_ms,
         usual_ms=usual_ms(recent.durations_ms),
         group=spec.concurrency,
+        shortages=found,
     )
 
 
@@ -42,6 +45,7 @@ async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
     Raises ValueError where the row does not say a valid job.
     """
     spec = JobSpec.model_validate_json(row.spec)
+    found = shortages.from_json(row.shortages)
     learned = await history.learned(hub, row.project, row.name)
     disk = disk_need(learned.peaks_disk_mib, spec.disk_mib)
     return LiveJob(
@@ -49,7 +53,7 @@ async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
         run=run,
         name=row.name,
         spec=row.spec,
-        demand=demand_of(row.project, spec, disk),
+        demand=demand_of(row.project, spec, disk, found),
         priority=row.priority,
         queued_ms=row.queued_ms or row.created_ms,
         attempt=row.attempt,
@@ -57,12 +61,18 @@ async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
         usual_ms=usual_ms(learned.durations_ms),
         held_since_ms=row.held_since_ms,
         group=spec.concurrency,
+        shortages=found,
     )
 
 
-def demand_of(project: str, spec: JobSpec, disk: DiskNeed | None = None) -> Demand:
-    """What a job asks of a runner. `disk` None: nothing was learned, what the pipeline asks."""
-    return Demand(
+def demand_of(
+    project: str, spec: JobSpec, disk: DiskNeed | None = None, found: tuple[Shortage, ...] = ()
+) -> Demand:
+    """What a job asks of a runner. `disk` None: nothing was learned, what the pipeline asks.
+
+    `found`: what it has run out of before.
+    """
+    demand = Demand(
         project=project,
         tier=spec.tier,
         arch=spec.arch,
@@ -73,6 +83,7 @@ def demand_of(project: str, spec: JobSpec, disk: DiskNeed | None = None) -> Dema
         disk_mib=spec.disk_mib if disk is None else disk.disk_mib,
         disk_peak_mib=None if disk is None else disk.disk_peak_mib,
     )
+    return raised(demand, found)
 
 
 async def follow(
@@ -112,7 +123,8 @@ async def follow(
 
 def _remember(hub: Hub, job: LiveJob, ending: Ending | None) -> None:
     """Learn from a job that is final, or ask the store anew where it is not known how it went."""
-    if ending is None or ending.outcome not in ("succeeded", "failed") or job.running_ms is None:
+    ended_itself = ending is not None and ending.outcome in ("succeeded", "failed")
+    if ending is None or not ended_itself or job.running_ms is None or job.shortages or ending.short:
         history.forget(hub, job.run.project, job.name)
     else:
         history.add(hub, job.run.project, job.name, ending, ending.now_ms - job.running_ms)
@@ -122,6 +134,11 @@ def _requeued(job: LiveJob, runner: str, ending: Ending) -> None:
     if ending.how == "declined":
         declined = Decline(runner=runner, at_ms=ending.now_ms, reason=ending.reason)
         job.declines = (*[one for one in job.declines if one.runner != runner], declined)
+    elif ending.short is not None:  # no fault of the runner's
+        job.losses += 1
+        job.held_since_ms = None
+        job.shortages = shortages.from_json(ending.shortages)
+        job.demand = raised(job.demand, job.shortages)
     elif ending.how in ("lost", "finished"):  # "finished" and queued again: the machinery failed
         _lost(job, runner)
 

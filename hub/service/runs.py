@@ -1,11 +1,12 @@
 """Runs: submit, list, view, cancel, retry."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Literal
 
 from hub.dispatch.attempts import LiveRun
 from hub.errors import BadRequest, NotFound, Unprocessable
-from hub.service import ready
+from hub.service import history, ready
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.views import job_view, run_view, undone_needs
@@ -41,14 +42,22 @@ async def submit(hub: Hub, principal: Principal, message: Submit) -> Submitted:
         workspace=workspace.model_dump_json(exclude_none=True) if workspace else None,
         created_ms=hub.now_ms(),
     )
-    return await _store(hub, run, pipeline.jobs)
+    return await _store(hub, run, pipeline.jobs, {})
 
 
-async def _store(hub: Hub, run: store.NewRun, specs: list[JobSpec]) -> Submitted:
-    """Write a run and tell the live fleet of its jobs; never half done, whoever leaves meanwhile."""
+async def _store(
+    hub: Hub, run: store.NewRun, specs: list[JobSpec], ran_out: Mapping[str, str | None]
+) -> Submitted:
+    """Write a run and tell the live fleet of its jobs; never half done, whoever leaves meanwhile.
+
+    `ran_out`: by name, what jobs that are run again ran out of, as it was stored.
+    """
     jobs = [
         store.NewJob(
-            name=spec.name, needs=tuple(spec.needs), spec=spec.model_dump_json(exclude_defaults=True)
+            name=spec.name,
+            needs=tuple(spec.needs),
+            spec=spec.model_dump_json(exclude_defaults=True),
+            shortages=ran_out.get(spec.name),
         )
         for spec in specs
     ]
@@ -64,7 +73,7 @@ async def _store(hub: Hub, run: store.NewRun, specs: list[JobSpec]) -> Submitted
                 commit=run.commit,
             )
             for job_id, new, spec in zip(made.job_ids, jobs, specs, strict=True):
-                job = await ready.new_job(hub, job_id, live, new.spec, spec, run)
+                job = await ready.new_job(hub, job_id, live, new, spec, run)
                 hub.dispatch.jobs[job.id] = job
                 if not new.needs:
                     hub.dispatch.ready(job)
@@ -164,6 +173,8 @@ async def view(hub: Hub, principal: Principal, run_id: int) -> RunView:
     async with hub.store.read() as conn:
         jobs = await store.jobs_of(conn, run_id)
         attempts = await store.attempts_of(conn, [job.id for job in jobs])
+    for name in {job.name for job in jobs}:
+        await history.learned(hub, row.project, name)
     views = [job_view(hub, principal, job, attempts.get(job.id, []), undone_needs(job, jobs)) for job in jobs]
     return run_view(row, views)
 
@@ -226,4 +237,4 @@ async def run_again(hub: Hub, principal: Principal, row: RunRow, jobs: list[JobR
         workspace=row.workspace,
         created_ms=hub.now_ms(),
     )
-    return await _store(hub, run, specs)
+    return await _store(hub, run, specs, {job.name: job.shortages for job in jobs})

@@ -7,9 +7,14 @@ may not see is counted, not named.
 import json
 from collections.abc import Sequence
 
+from hub.dispatch.attempts import LiveAttempt
 from hub.dispatch.fleet import LiveRunner
 from hub.dispatch.show import waiting_view
+from hub.placement.model import Shortage
+from hub.placement.need import recent_peak, takes_phrase
 from hub.placement.rank import is_silent
+from hub.placement.shortage import could_have_mib
+from hub.service import history, shortages
 from hub.service.access import Principal, reaches
 from hub.service.hub import Hub
 from hub.service.waiting import reason
@@ -50,6 +55,8 @@ def job_view(
 ) -> JobView:
     """A job as every view shows it, its waiting reason worked out now. `undone`: what it still needs."""
     spec = _spec_of(row)
+    recent = history.known(hub, row.project, row.name)
+    recent_memory, recent_disk = recent_peak(recent.peaks_memory_mib), recent_peak(recent.peaks_disk_mib)
     live = hub.dispatch.attempts.get(row.id)
     log_bytes = hub.logs.size(row.id, row.attempt) if row.attempt else 0
     return JobView(
@@ -77,6 +84,10 @@ def job_view(
         timeout_s=spec.timeout_s,
         peak_memory_mib=row.peak_memory_mib,
         peak_disk_mib=row.peak_disk_mib,
+        recent_memory_peak_mib=recent_memory,
+        recent_disk_peak_mib=recent_disk,
+        shortages=shortages.views(_shortages_of(row)),
+        takes=_takes(row, spec, live, attempts, recent_memory, recent_disk),
         step=live.step if live is not None else None,
         steps=[step.name for step in spec.steps],
         results=[StepResult.model_validate(one) for one in json.loads(row.results or "[]")],
@@ -84,6 +95,37 @@ def job_view(
         waiting=waiting_of(hub, principal, row, undone),
         attempts=[attempt_view(attempt) for attempt in attempts],
     )
+
+
+def _takes(
+    row: JobRow,
+    spec: JobSpec,
+    live: LiveAttempt | None,
+    attempts: Sequence[AttemptRow],
+    recent_memory_mib: int | None,
+    recent_disk_mib: int | None,
+) -> str:
+    """Memory and disk in words: what was used, of what the job could have, and what recent runs used."""
+    newest = attempts[-1] if attempts and row.status in FINAL else None
+    short = newest.short if newest is not None and newest.number == row.attempt else None
+    found = _shortages_of(row)
+    memory_mib = row.peak_memory_mib if live is None else live.memory_mib
+    disk_mib = row.peak_disk_mib if live is None else live.disk_mib
+    parts = (
+        takes_phrase(
+            "memory", memory_mib, could_have_mib("memory", spec.memory_mib, found, short), recent_memory_mib
+        ),
+        takes_phrase("disk", disk_mib, could_have_mib("disk", spec.disk_mib, found, short), recent_disk_mib),
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _shortages_of(row: JobRow) -> tuple[Shortage, ...]:
+    """What the job ran out of. A row that says nothing valid is still shown."""
+    try:
+        return shortages.from_json(row.shortages)
+    except ValueError:
+        return ()
 
 
 def _spec_of(row: JobRow) -> JobSpec:

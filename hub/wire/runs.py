@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from hub.wire.base import Answer, Hash, Project, Request, Text, Time
-from hub.wire.claim import ImageRef, StepResult, Workspace
+from hub.wire.claim import ImageRef, Short, StepResult, Workspace
 
 JobStatus = Literal[
     "blocked", "queued", "assigned", "preparing", "running", "canceling",
@@ -122,6 +122,18 @@ class AttemptView(Answer):
     reason: str = ""
 
 
+class Shortage(Answer):
+    """An attempt at the job ended for want of memory or disk: the job asks for more since then."""
+
+    of: Short
+    had_mib: int = Field(description="memory: what it could have; disk: what it had taken")
+    asks_mib: int = Field(description="since then, in place of what the pipeline asks")
+    runner: str = Field(description="on which it ran out")
+
+
+SHORTAGES = TypeAdapter(list[Shortage])  # the JSON list that the store keeps of a job
+
+
 class JobView(Answer):
     """A job, as every view shows it."""
 
@@ -149,6 +161,16 @@ class JobView(Answer):
     timeout_s: int | None = None
     peak_memory_mib: int | None = None
     peak_disk_mib: int | None = None
+    recent_memory_peak_mib: int | None = Field(
+        default=None, description="the most of the last five runs of this job; shown, does not gate"
+    )
+    recent_disk_peak_mib: int | None = Field(
+        default=None, description="the most of the last five runs of this job; what it needs is learned of it"
+    )
+    shortages: list[Shortage] = Field(
+        default=[], description="what it has run out of, and what it asks since"
+    )
+    takes: str = Field(default="", description="memory and disk in words, as every view shows them")
     step: int | None = Field(default=None, description="index of the step that runs, from 0")
     steps: list[str] = []
     results: list[StepResult] = []

@@ -34,7 +34,7 @@ class JobSpec(Answer):
     artifacts: list[str] = []
     reports: dict[str, list[str]] = {}
     timeout_s: int = DEFAULT_TIMEOUT_S
-    retries: int = Field(default=0, description="after a failure of the machinery, not of the job")
+    retries: int = Field(default=0, description="after a failure of the machinery, or for want of room")
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None

@@ -66,6 +66,19 @@ def test_a_job_that_needs_no_image_tells_nothing_of_images() -> None:
     ]
 
 
+def test_what_a_job_takes_stands_beside_why_it_runs_where_it_runs() -> None:
+    job = {
+        "name": "train",
+        "status": "running",
+        "placed": "idle, asking 3072 MiB of memory, as it ran out of 2048 MiB on mars-1",
+        "takes": "memory 1.2 of 3 GiB (recent runs up to 1.4 GiB)",
+    }
+    assert job_sentences(job, PLAIN) == [
+        "  placed: idle, asking 3072 MiB of memory, as it ran out of 2048 MiB on mars-1",
+        "  takes: memory 1.2 of 3 GiB (recent runs up to 1.4 GiB)",
+    ]
+
+
 def test_a_job_that_waits_for_good_is_told_the_least_that_would_mend_it() -> None:
     waiting = {
         "kind": "nowhere",

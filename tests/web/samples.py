@@ -88,6 +88,10 @@ def job(**changes: Any) -> JobView:
         "timeout_s": 3600,
         "peak_memory_mib": 411,
         "peak_disk_mib": 96,
+        "recent_memory_peak_mib": 430,
+        "recent_disk_peak_mib": 96,
+        "takes": "memory 411 MiB of 2 GiB (recent runs up to 430 MiB), "
+        "disk 96 MiB of 5.1 GiB (recent runs up to 96 MiB)",
         "steps": ["ruff check", "mypy --strict"],
         "results": [
             StepResult(name="ruff check", exit_code=0, duration_s=1.24),
@@ -173,6 +177,7 @@ def jobs() -> list[JobView]:
             attempts=[],
             peak_memory_mib=None,
             peak_disk_mib=None,
+            takes="memory 8 GiB asked",
             log_bytes=0,
             waiting=waiting_nowhere(),
         ),

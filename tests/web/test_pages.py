@@ -172,6 +172,13 @@ async def test_a_placed_job_shows_all_that_was_compared(browser: httpx.AsyncClie
     assert page.all("tr", class_="chosen")
 
 
+async def test_a_job_shows_what_it_takes_in_the_words_of_its_view(browser: httpx.AsyncClient) -> None:
+    for job in samples.jobs():
+        page = page_of(await browser.get(f"/runs/42?job={job.id}"))
+        assert job.takes
+        assert f"Takes{job.takes}" in page.text
+
+
 async def test_a_failed_job_shows_exit_code_error_and_steps(browser: httpx.AsyncClient) -> None:
     page = page_of(await browser.get("/runs/42?job=172"))
     assert "Exit code1" in page.text
