@@ -7,6 +7,7 @@ class), by `placement.fit` like everything else; the passing half is judged anew
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from hub.dispatch.fleet import Entry, Fleet
 from hub.dispatch.queue import Group, Queue
@@ -57,6 +58,17 @@ class LiveBoard:
         """Forget a demand that nobody asks any more."""
         for entry in group.verdicts:
             entry.groups.discard(group)
+
+    def images_changed(self, images: AbstractSet[str]) -> list[Group]:
+        """Judge anew every demand that asks for one of `images`, of which the hub's holding changed."""
+        changed = [
+            group for group in self.queue.groups.values() if not images.isdisjoint(group.demand.images)
+        ]
+        for group in changed:
+            self.group_gone(group)
+            group.verdicts.clear()
+            self.group_made(group)
+        return changed
 
     def _judge(self, group: Group, entry: Entry) -> None:
         member = self.fleet[next(iter(entry.members))]

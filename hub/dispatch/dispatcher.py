@@ -10,7 +10,8 @@ the timers. The sweep is the safety net, and counts what only it found.
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hub.dispatch.answer import draw_up
@@ -171,6 +172,25 @@ class Dispatcher:
         held = job_store.Held(job=job.id, since_ms=job.held_since_ms, awaited=job.held_for)
         self.tasks.spawn(job_store.hold(self.writer, held))
         self._tell(self.jobs[job.id])
+
+    # -- images ---------------------------------------------------------------------------------
+
+    def images_changed(self, images: Mapping[str, model.HubImage | None]) -> None:
+        """The hub holds these images now, or (None) no more: what waits for one may go to an open claim."""
+        after = {**self.fleet.value.images, **images}
+        held = {name: one for name, one in after.items() if one is not None}
+        self.fleet.value = replace(self.fleet.value, images=held)
+        changed = self.board.images_changed(images.keys())
+        self.reasons.forget()
+        for runner in list(self.fleet.live.values()):
+            self.holds.recheck(runner)
+        entries = {entry for group in changed for entry in group.verdicts}
+        for runner in list(self.fleet.live.values()):
+            if runner.open_claim is not None and runner.entry in entries:
+                self._choose(runner)
+        for group in changed:
+            for job in group.jobs[:TOLD]:
+                self._tell(self.jobs[job.id])
 
     # -- runners --------------------------------------------------------------------------------
 

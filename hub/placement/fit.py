@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hub.placement import lack
 from hub.placement.headroom import Headroom, headroom
-from hub.placement.model import Demand, Fleet, Kept, Lack, Offer, Placed, QueuedJob, Runner
+from hub.placement.model import Demand, Fleet, HubImage, Kept, Lack, Offer, Placed, QueuedJob, Runner
 from hub.placement.rank import is_silent
 from hub.placement.shortage import ran_out
 
@@ -95,7 +95,7 @@ def shape_lacks(demand: Demand, of: Shape, fleet: Fleet) -> tuple[Lack, ...]:
 def images_to_fetch(demand: Demand, offer: Offer, fleet: Fleet) -> tuple[tuple[str, int], ...]:
     """Images of `demand` that the runner does not hold, each with its MiB (0: the size is unknown)."""
     missing = demand.images - offer.images
-    return tuple((image, _image_mib(image, fleet)) for image in sorted(missing)) if missing else ()
+    return tuple((image, _image_mib(image, demand, fleet)) for image in sorted(missing)) if missing else ()
 
 
 def image_fetch_mib(demand: Demand, runner: Runner, fleet: Fleet) -> int:
@@ -193,7 +193,9 @@ def _each_of_shape(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
         yield lack.tier(demand.tier, of.tiers)
     if of.arch is not None and (arch := _other_arch(demand, of, fleet)):
         yield lack.arch(arch, of.arch)
-    if missing := _missing_images(demand, of, fleet):
+    if others := _images_of_others(demand, fleet):
+        yield lack.image(others, fetches=True)
+    elif missing := _missing_images(demand, of, fleet):
         yield lack.image(missing, fetches=of.fetches_images)
     if absent := demand.labels - of.labels:
         yield lack.label(absent)
@@ -225,13 +227,28 @@ def _other_arch(demand: Demand, of: Shape, fleet: Fleet) -> str | None:
     if demand.arch is not None:
         return demand.arch if demand.arch != of.arch else None
     for image in sorted(demand.images):
-        held = fleet.images.get(image)
+        held = _held(image, demand, fleet)
         arch = held.arch if held is not None else None
         if arch is None:
             arch = next((known for name, known in of.image_archs if name == image), None)
         if arch is not None and arch != of.arch:
             return arch
     return None
+
+
+def _images_of_others(demand: Demand, fleet: Fleet) -> frozenset[str]:
+    """Images that the hub holds for others alone: a job that names one's hash gets it from no runner."""
+    if not demand.images or not fleet.images:
+        return frozenset()
+    return frozenset(
+        image for image in demand.images if image in fleet.images and _held(image, demand, fleet) is None
+    )
+
+
+def _held(image: str, demand: Demand, fleet: Fleet) -> HubImage | None:
+    """What the hub holds, as far as the demand's project may know."""
+    held = fleet.images.get(image)
+    return held if held is not None and held.serves(demand.project) else None
 
 
 def _missing_images(demand: Demand, of: Shape, fleet: Fleet) -> frozenset[str]:
@@ -268,6 +285,6 @@ def _disk_now(demand: Demand, runner: Runner, fleet: Fleet, room: Headroom) -> L
     return lack.disk(demand.disk_mib or 0, fetch, demand.disk_peak_mib, free, ran_out(demand, "disk"))
 
 
-def _image_mib(image: str, fleet: Fleet) -> int:
-    held = fleet.images.get(image)
+def _image_mib(image: str, demand: Demand, fleet: Fleet) -> int:
+    held = _held(image, demand, fleet)
     return 0 if held is None or held.size_mib is None else held.size_mib

@@ -83,6 +83,7 @@ class QueuedJob:
     declines: tuple[Decline, ...] = ()
     held_since_ms: int | None = None  # first pass for a better runner; set once per attempt
     held_for: str | None = None  # the runner awaited now; None: not held now
+    awaited: str | None = None  # the runner that was awaited last; None: none, or no longer known
     usual_ms: int | None = None  # median duration of its recent runs
     lost_on: frozenset[str] = frozenset()  # runners that were lost under it: they rank last
     wish: Wish | None = None
@@ -184,10 +185,15 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubImage:
-    """An image that the hub holds."""
+    """An image that the hub holds. `scopes`: the owners and projects that may use it; None: everybody."""
 
     arch: str | None = None
     size_mib: int | None = None
+    scopes: frozenset[str] | None = None
+
+    def serves(self, project: str) -> bool:
+        """Whether jobs of `project` may use it. To others it is not there, whoever holds it."""
+        return self.scopes is None or not self.scopes.isdisjoint((project, project.partition("/")[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,8 @@ def _apply(
     for key, change in sorted(changes, key=lambda one: _FIRST.get(one[0], len(_FIRST))):
         whose, _, field = key.partition(".")
         if key == "hub.images":
-            fleet = replace(fleet, images={image: HubImage() for image in change["add"]} | dict(fleet.images))
+            held = {name: one for name, one in fleet.images.items() if one.serves(job.demand.project)}
+            fleet = replace(fleet, images={image: HubImage() for image in change["add"]} | held)
         elif key == "job.declines":
             left = tuple(decline for decline in job.declines if decline.runner not in change["remove"])
             job = replace(job, declines=left)
@@ -190,13 +191,15 @@ def _apply(
         elif whose == "job" and field in _DEMAND:
             job = replace(job, demand=_with(job.demand, field, change))
         elif whose == "runner":
-            runner = _changed_runner(runner, field, change, fleet)
+            runner = _changed_runner(runner, field, change, fleet, job.demand.project)
         else:
             raise ValueError(f"no such change: {key}")
     return job, runner, fleet
 
 
-def _changed_runner(runner: Runner, field: str, change: Mapping[str, Any], fleet: Fleet) -> Runner:
+def _changed_runner(
+    runner: Runner, field: str, change: Mapping[str, Any], fleet: Fleet, project: str
+) -> Runner:
     offer, standing = runner.offer, runner.standing
     if field == "scope":
         scope = {"owner": None, "project": None} | change["set"]
@@ -212,11 +215,13 @@ def _changed_runner(runner: Runner, field: str, change: Mapping[str, Any], fleet
     if offer is None:
         return runner  # it has no offer to change
     if field == "images":
-        return _with_images(runner, offer, change, fleet)
+        return _with_images(runner, offer, change, fleet, project)
     return replace(runner, offer=_with(offer, field, change))
 
 
-def _with_images(runner: Runner, offer: Offer, change: Mapping[str, Any], fleet: Fleet) -> Runner:
+def _with_images(
+    runner: Runner, offer: Offer, change: Mapping[str, Any], fleet: Fleet, project: str
+) -> Runner:
     """`runner` with images put on it, as far as its disk has room for them: else as it is.
 
     They take what fetching them would: less where jobs that are placed there fetch them already.
@@ -225,7 +230,7 @@ def _with_images(runner: Runner, offer: Offer, change: Mapping[str, Any], fleet:
     before, after = (headroom(one, fleet.settings).free_disk_mib for one in (runner, changed))
     if before is None or after is None or offer.free_disk_mib is None:
         return changed
-    added = Demand(project="", tier="", images=frozenset(change["add"]))
+    added = Demand(project=project, tier="", images=frozenset(change["add"]))
     takes_mib = image_fetch_mib(added, runner, fleet)
     if takes_mib and takes_mib > before:
         return runner

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 
@@ -138,3 +139,19 @@ def test_the_lists_follow_every_change_of_a_runner() -> None:
         plain = PlainBoard(model.Fleet(runners=dict(live), settings=live.settings), [job(1)], NOW_MS)
         assert list(board.waiting(job(1))) == list(plain.waiting(job(1)))
         assert offer(board, job(1)) == offer(plain, job(1))
+
+
+@settings(max_examples=100)
+@given(fleets_of(), queues(), fleets_of())
+def test_after_the_hubs_images_changed_both_boards_decide_the_same(
+    value: model.Fleet, jobs: list[model.QueuedJob], later: model.Fleet
+) -> None:
+    live = live_board(value, jobs)
+    live.fleet.value = replace(live.fleet.value, images=later.images)
+    live.images_changed(value.images.keys() | later.images.keys())
+    plain = PlainBoard(replace(value, images=later.images), jobs, NOW_MS)
+    for name, one in value.runners.items():
+        if one.standing.waiting:
+            assert choose(live, name) == choose(plain, name)
+    for one_job in jobs:
+        assert offer(live, one_job) == offer(plain, one_job)

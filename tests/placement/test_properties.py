@@ -97,7 +97,10 @@ def fleets_of(draw: st.DrawFn) -> Fleet:
     """One to four runners, and a hub that holds some images."""
     names = NAMES[: draw(st.integers(1, 4))]
     held = {
-        image: HubImage(size_mib=draw(st.sampled_from([None, 800, 40000])))
+        image: HubImage(
+            size_mib=draw(st.sampled_from([None, 800, 40000])),
+            scopes=draw(st.sampled_from([None, None, frozenset({"andy"}), frozenset({"bea", "cy/other"})])),
+        )
         for image in draw(st.frozensets(st.sampled_from((*IMAGES, "C"))))
     }
     return fleets.fleet(*(draw(runners(name)) for name in names), images=held)
