@@ -15,7 +15,7 @@ def fleet(session: Session) -> None:
     from hub.cli.show_fleet import fleet_lines
 
     found = session.client().get("/fleet").json()
-    show(session, found, lambda: fleet_lines(found, session.paint))
+    show(session, found, lambda: fleet_lines(found, session.paint, now_ms()))
 
 
 def queue(session: Session) -> None:

@@ -229,7 +229,12 @@ def comparison_lines(comparison: Json, paint: Paint, *, of_images: bool) -> list
             lines.append(
                 f"    {paint('dim', '·')} {name} {paint('dim', 'could have')}{_score(each, of_images, paint)}"
             )
-    return [*lines, *more_line(comparison.get("more", 0), paint)]
+    told = [comparison[key] for key in ("margin", "waited") if comparison.get(key)]
+    return [
+        *(f"    {paint('dim', one_line(text))}" for text in told),
+        *lines,
+        *more_line(comparison.get("more", 0), paint),
+    ]
 
 
 def _score(each: Json, of_images: bool, paint: Paint) -> str:

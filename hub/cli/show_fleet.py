@@ -11,8 +11,11 @@ _STATE = {"active": "good", "draining": "warn", "quarantined": "bad"}
 _HEAD = ("runner", "state", "heard", "jobs", "free memory", "free CPUs", "free disk", "speed", "labels")
 
 
-def runners_lines(runners: list[Json], paint: Paint) -> list[str]:
-    """Runners in a table: state, when heard, room, labels; each reason on a line of its own."""
+def runners_lines(runners: list[Json], paint: Paint, now_ms: int | None = None) -> list[str]:
+    """Runners in a table: state, when heard, room, labels; each reason on a line of its own.
+
+    `now_ms`: told too what each holds, is kept for and was awaited for. None: the table alone.
+    """
     rows = table([_runner_cells(each) for each in runners], paint, head=_HEAD)
     if not rows:
         return ["no runners: shunter runners add NAME"]
@@ -21,7 +24,30 @@ def runners_lines(runners: list[Json], paint: Paint) -> list[str]:
         lines.append(row)
         if each.get("state_reason"):
             lines += sentence("reason", each["state_reason"], paint)
+        if now_ms is not None:
+            lines += [f"    {paint('dim', told)}" for told in _standing(each, now_ms)]
     return lines
+
+
+def _standing(each: Json, now_ms: int) -> list[str]:
+    """What else the hub knows of a runner: images, what it is kept for, and how it kept its promises."""
+    told = []
+    if images := len(each.get("images") or []):
+        told.append(f"holds {images} image{'' if images == 1 else 's'}")
+    if kept := each.get("kept_for"):
+        waited = duration(spent_s(kept["queued_at"], None, now_ms) or 0)
+        told.append(f"is kept for {_job(kept)}, waiting for {waited}, that smaller ones kept out")
+    if last := each.get("last_awaited"):
+        came = {True: "took it", False: "did not take it", None: "is still awaited or not needed any more"}
+        ago = duration(spent_s(last["at"], None, now_ms) or 0)
+        told.append(f"last awaited for {_job(last)} {ago} ago: {came[last.get('took')]}")
+    if broken := each.get("broken_promises"):
+        told.append(f"did not come for the last {broken} hold{'' if broken == 1 else 's'}")
+    return told
+
+
+def _job(named: Json) -> str:
+    return "another job" if named.get("job") is None else f"job {named['job']}"
 
 
 def _runner_cells(each: Json) -> list[Cell]:
@@ -48,9 +74,9 @@ def heard(runner: Json) -> str:
     return "waiting for work" if runner.get("waiting") else f"{duration(runner['heard_s_ago'])} ago"
 
 
-def fleet_lines(fleet: Json, paint: Paint) -> list[str]:
+def fleet_lines(fleet: Json, paint: Paint, now_ms: int) -> list[str]:
     """Each runner's headroom, then what capacity the queue lacks."""
-    lines = runners_lines(fleet.get("runners") or [], paint)
+    lines = runners_lines(fleet.get("runners") or [], paint, now_ms)
     shapes = fleet.get("lacking") or []
     lines += ["", paint("bold", "capacity that the queue lacks") if shapes else "the queue lacks no capacity"]
     for shape in shapes:

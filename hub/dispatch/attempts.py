@@ -36,6 +36,7 @@ class LiveJob:
     usual_ms: int | None = None
     running_ms: int | None = None  # since when it runs; None: it does not, or the hub was started since
     held_since_ms: int | None = None
+    awaited: str | None = None  # the runner it was last held for; None: none, or no longer known
     declines: tuple[Decline, ...] = ()
     lost_on: frozenset[str] = frozenset()
     shortages: tuple[Shortage, ...] = ()  # what it has run out of, also in the run that this one repeats
@@ -48,6 +49,7 @@ class LiveJob:
             order=(-self.priority, self.queued_ms, self.id),
             declines=self.declines,
             held_since_ms=self.held_since_ms,
+            awaited=self.awaited,
             usual_ms=self.usual_ms,
             lost_on=self.lost_on,
         )

@@ -273,6 +273,7 @@ class Dispatcher:
         self.leases.add(attempt, runner)
         runner.placed[job_id] = as_placed(queued, runner.model, self.fleet.value)
         runner.open_claim, claim.given = None, attempt
+        self.holds.taken(queued, runner)
         runner.broken_promises = 0
         self._changed(runner)
         self.tasks.spawn(self._write(attempt, claim, row))

@@ -51,6 +51,16 @@ class Entry:
     about: list[Ease] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastAwaited:
+    """The job that was last held for a runner. `took` None: it is still held, or went out of the queue."""
+
+    job: int
+    project: str
+    at_ms: int
+    took: bool | None = None
+
+
 @dataclass(slots=True, eq=False)
 class LiveRunner:
     """One registered runner. `claim` None: it never polled since the hub knows it."""
@@ -81,6 +91,7 @@ class LiveRunner:
     not_started: int = 0  # claims in a row that a living runner did not confirm
     failures_ms: list[int] = field(default_factory=list)  # when the machinery failed on it
     kept: Kept | None = None
+    last_awaited: LastAwaited | None = None
     entry: Entry | None = None
     counted: Counter[str] = field(default_factory=Counter)  # jobs by owner, as in `Fleet.held`
     _listed: Ease | None = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hub.dispatch.attempts import LiveJob
 from hub.dispatch.board import LiveBoard
-from hub.dispatch.fleet import LiveRunner
+from hub.dispatch.fleet import LastAwaited, LiveRunner
 from hub.dispatch.timers import Timers
 from hub.placement.choose import hold_is_over, hold_limit_ms
 from hub.placement.model import Hold, QueuedJob
@@ -51,10 +51,11 @@ class Holds:
         self.leave(job)
         first = job.held_since_ms is None
         since_ms = self._board.now_ms if job.held_since_ms is None else job.held_since_ms
-        job = replace(job, held_since_ms=since_ms, held_for=hold.awaited)
+        job = replace(job, held_since_ms=since_ms, held_for=hold.awaited, awaited=hold.awaited)
         self._queue.replace(job)
-        self._jobs[job.id].held_since_ms = since_ms
-        awaited = self._fleet.live[hold.awaited]
+        live, awaited = self._jobs[job.id], self._fleet.live[hold.awaited]
+        live.held_since_ms, live.awaited = since_ms, hold.awaited
+        awaited.last_awaited = LastAwaited(job=job.id, project=job.demand.project, at_ms=self._board.now_ms)
         awaited.awaited_by[job.id] = job
         self._save(job)
         if first:
@@ -80,6 +81,11 @@ class Holds:
         job = replace(job, held_for=None)
         self._queue.replace(job)
         self._save(job)
+
+    def taken(self, job: QueuedJob, runner: LiveRunner) -> None:
+        """`job` goes to `runner`: whether that is the one it was held for."""
+        if job.awaited is not None and (awaited := self._fleet.live.get(job.awaited)) is not None:
+            _told(awaited, job.id, took=awaited is runner)
 
     def leave(self, job: QueuedJob) -> None:
         """Nobody awaits `job`, which goes elsewhere or out of the queue."""
@@ -110,6 +116,14 @@ class Holds:
             return
         if job.held_for is not None and (awaited := self._fleet.live.get(job.held_for)) is not None:
             awaited.broken_promises += 1
+            _told(awaited, job_id, took=False)
             self._changed(awaited)
         self.end(job_id)
         self._offer(job_id)
+
+
+def _told(runner: LiveRunner, job_id: int, *, took: bool) -> None:
+    """What came of the hold for `runner`, where that is still the last one."""
+    last = runner.last_awaited
+    if last is not None and last.job == job_id:
+        runner.last_awaited = replace(last, took=took)

@@ -1,8 +1,9 @@
 """Values of placement as they travel: field by field, sentences unchanged."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from hub.placement import model
+from hub.placement.margin import Told
 from hub.placement.placed import Comparison
 from hub.placement.preview import Previewed
 from hub.placement.waiting import RunnerLacks as LacksValue
@@ -49,7 +50,7 @@ def preview_view(name: str, previewed: Previewed) -> PreviewJob:
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """The comparison as the store keeps it: JSON with `runners` (wire Considered) and `more`.
+    """The comparison as the store keeps it: JSON with `runners` (wire Considered), `more`, and what is told.
 
     Made by hand, for every claim makes one: the fields are those of wire Considered, and whoever
     reads it back holds it to them.
@@ -62,6 +63,7 @@ def comparison_json(comparison: Comparison) -> str:
             "speed_class": one.speed_class,
             "free_slots": one.free_slots,
             "load1": one.load1,
+            "facts_age_s": one.facts_age_s,
             "waiting": one.waiting,
             "chosen": one.chosen,
             "lacks": [
@@ -78,7 +80,18 @@ def comparison_json(comparison: Comparison) -> str:
         }
         for one in comparison.runners
     ]
-    return to_json({"runners": runners, "more": comparison.more})
+    told = {
+        name: None if one is None else {"text": one.text, "runner": one.runner}
+        for name, one in (("margin", comparison.margin), ("waited", comparison.waited))
+    }
+    return to_json({"runners": runners, "more": comparison.more, "paid": comparison.paid, **told})
+
+
+def told_view(stored: Mapping[str, str | None] | None, visible: Collection[str] | None) -> str | None:
+    """A sentence of a comparison as it was stored, for one reader. None: there is none."""
+    if not stored or not stored.get("text"):
+        return None
+    return Told(text=stored["text"] or "", runner=stored.get("runner")).to(visible)
 
 
 def _remedy_view(remedy: model.Remedy) -> Remedy:

@@ -7,10 +7,10 @@ may know. Which kind holds is decided in `waiting`, not here.
 from collections.abc import Collection, Sequence
 
 from hub.placement.choose import hold_limit_ms
+from hub.placement.images import images_phrase
 from hub.placement.judgement import Judgement, Verdict
 from hub.placement.lack import ROOM, said_of_many
 from hub.placement.model import Lack, QueuedJob
-from hub.placement.placed import images_phrase
 from hub.placement.words import count, listing, named, ordinal, whole_seconds_up
 
 UNREADABLE = "cannot tell: the runners could not be read (this is not a full fleet: ask again)"

@@ -216,7 +216,7 @@ def memory_never(need_mib: int, total_mib: int, most_mib: int, ran_out: str | No
         "memory",
         f"{has}; the job needs {need_mib} MiB{_because(ran_out)}",
         lasting=True,
-        remedy=f"add a runner with more memory, or make the job ask for {max(0, most_mib)} MiB or less",
+        remedy=f"add a runner with more memory, or make the job {_ask_for(most_mib, ran_out)}",
         key="job.memory_mib",
         change={"set": max(0, most_mib)},
     )
@@ -245,7 +245,7 @@ def memory_now(
         f"has {free_mib} MiB free of {total_mib} MiB ({held}); the job needs {need_mib} MiB"
         + _because(ran_out),
         lasting=False,
-        remedy=f"wait until memory is free there, or make the job ask for {free_mib} MiB or less",
+        remedy=f"wait until memory is free there, or make the job {_ask_for(free_mib, ran_out)}",
         key="job.memory_mib",
         change={"set": free_mib},
     )
@@ -349,6 +349,11 @@ def slots(free: int, most: int) -> Lack:
 
 def _because(ran_out: str | None) -> str:
     return f" ({ran_out})" if ran_out is not None else ""
+
+
+def _ask_for(mib: int, ran_out: str | None) -> str:
+    """What a job that ran out asks for is not the pipeline's figure: it is to be made smaller itself."""
+    return f"{'ask for' if ran_out is None else 'do with'} {max(0, mib)} MiB or less"
 
 
 def _hold(number: int) -> str:

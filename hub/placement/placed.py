@@ -8,12 +8,13 @@ the runners that mattered and counts the others.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hub.placement.choose import hold_limit_ms
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
+from hub.placement.images import images_phrase
 from hub.placement.lack import as_told, distance
-from hub.placement.model import Demand, Fleet, Lack, Offer, QueuedJob, Runner
-from hub.placement.rank import FETCHING, Preference, Rank, images_rank, preference, rank
+from hub.placement.margin import Told, held_for, margin, waited
+from hub.placement.model import Fleet, Lack, Offer, QueuedJob, Runner
+from hub.placement.rank import Preference, Rank, preference, rank
 from hub.placement.shortage import asking_parts
 from hub.placement.words import count
 
@@ -30,6 +31,7 @@ class Considered:
     speed_class: int | None
     free_slots: int
     load1: float | None
+    facts_age_s: float | None  # since the claim that told them; None: it never polled
     waiting: bool  # its claim was open
     chosen: bool
     lacks: tuple[Lack, ...]  # empty: it fits
@@ -41,6 +43,9 @@ class Comparison:
 
     runners: tuple[Considered, ...]
     more: int  # runners that were not looked at, or not kept
+    margin: Told  # by what the chosen one was ahead
+    waited: Told | None = None  # what it was held for; None: it was not held
+    paid: bool | None = None  # the one it was held for took it; None: not held, or not known
 
 
 def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> str:
@@ -58,20 +63,6 @@ def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -
         *asking_parts(job.demand),
     ]
     return ", ".join(part for part in parts if part)
-
-
-def images_phrase(demand: Demand, offer: Offer) -> str:
-    """`holds the image`, `is fetching it`, `fetches it from the hub`, `needs no image`; and plurals."""
-    needed, missing = len(demand.images), len(demand.images - offer.images)
-    if not needed:
-        return "needs no image"
-    the = "the image" if needed == 1 else f"the {needed} images"
-    if not missing:
-        return f"holds {the}"
-    those = the if missing == needed else f"{missing} of {the}"
-    if images_rank(demand, offer) == FETCHING:
-        return f"is fetching {those}"
-    return f"fetches {those} from the hub"
 
 
 def compare(
@@ -101,11 +92,21 @@ def compare(
         known = None if lasting is None else lasting(name)
         found = lacks(job, runner, fleet, now_ms, room=room, lasting=known)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
-        considered = _considered(job, runner, room, found, chosen)
+        considered = _considered(job, runner, room, found, chosen, now_ms)
         looked.append((name != chosen, distance(found), key, considered))
     looked.sort(key=lambda one: one[:3])
     kept = tuple(one[3] for one in looked[:limit])
-    return Comparison(runners=kept, more=len(fleet.runners) - len(kept))
+    second = next((one for one in looked[1:2] if not one[3].lacks), None)
+    ahead = margin(
+        job.demand,
+        fleet.runners[chosen],
+        looked[0][2],
+        None if second is None else fleet.runners[second[3].runner],
+        None if second is None else second[2],
+    )
+    told, paid = waited(job, chosen, now_ms, fleet.settings) or (None, None)
+    more = len(fleet.runners) - len(kept)
+    return Comparison(runners=kept, more=more, margin=ahead, waited=told, paid=paid)
 
 
 def _first(names: Iterable[str], chosen: str, limit: int) -> list[str]:
@@ -120,7 +121,7 @@ def _first(names: Iterable[str], chosen: str, limit: int) -> list[str]:
 
 
 def _considered(
-    job: QueuedJob, runner: Runner, room: Headroom, found: tuple[Lack, ...], chosen: str
+    job: QueuedJob, runner: Runner, room: Headroom, found: tuple[Lack, ...], chosen: str, now_ms: int
 ) -> Considered:
     offer = runner.offer or Offer(tiers=())
     return Considered(
@@ -130,6 +131,7 @@ def _considered(
         speed_class=offer.speed_class,
         free_slots=room.free_slots,
         load1=offer.load1,
+        facts_age_s=None if (told_ms := runner.standing.polled_ms) is None else (now_ms - told_ms) / 1000,
         waiting=runner.standing.waiting,
         chosen=runner.name == chosen,
         lacks=as_told(found, everywhere=False),  # kept for any reader
@@ -143,12 +145,9 @@ def _speed(offer: Offer) -> str:
 
 
 def _held(job: QueuedJob, fleet: Fleet, now_ms: int) -> str:
-    """How long it was held: no longer than the hold may last, however long it then still waited."""
     if job.held_since_ms is None:
         return ""
-    held_ms = min(now_ms - job.held_since_ms, hold_limit_ms(job, fleet.settings))
-    seconds = f"{held_ms // 1000} s" if held_ms >= 1000 else "less than 1 s"
-    return f"after {seconds} held for a better runner"
+    return f"after {held_for(job, now_ms, fleet.settings)} held for a better runner"
 
 
 def _wish_not_met(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> str:

@@ -15,8 +15,9 @@ from hub.placement.board import PlainBoard
 from hub.placement.choose import choose, hold_is_over, offer
 from hub.placement.fit import Shape, first_lack, shape, shape_lacks, with_jobs
 from hub.placement.headroom import Headroom, headroom
+from hub.placement.images import HOLDS
 from hub.placement.model import Demand, Fleet, HubImage, Plan, QueuedJob, Runner, Settings
-from hub.placement.rank import HOLDS, is_there, preference, rank
+from hub.placement.rank import is_there, preference, rank
 
 HOLDS_MS = (0, 5_000, 15_000, 30_000)
 

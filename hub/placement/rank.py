@@ -7,13 +7,12 @@ Whether a job fits is not asked here.
 """
 
 from hub.placement.headroom import Headroom
-from hub.placement.model import Demand, Offer, Runner, Settings, Wish
+from hub.placement.images import images_rank
+from hub.placement.model import Demand, Runner, Settings, Wish
 
 Rank = tuple[int, int, int]  # (was not lost under the job, images, speed class); more is better
 Ease = tuple[int, int, float, str]  # (-free slots, load unknown, load, name); less is better
 Preference = tuple[int, int, int, int, Ease]  # the rank negated, wish not met, ease; less is better
-
-HOLDS, FETCHING, LACKS = 2, 1, 0  # every image; every one held or on its way; neither: more is better
 
 _NOBODY: frozenset[str] = frozenset()
 
@@ -28,14 +27,6 @@ def rank(demand: Demand, runner: Runner, lost_on: frozenset[str] = _NOBODY) -> R
     if offer is None:
         return (0, 0, 0)
     return (int(runner.name not in lost_on), images_rank(demand, offer), offer.speed_class or 0)
-
-
-def images_rank(demand: Demand, offer: Offer) -> int:
-    """HOLDS, FETCHING or LACKS: a fetch that is under way is half the wait of one not yet begun."""
-    missing = demand.images - offer.images
-    if not missing:
-        return HOLDS
-    return FETCHING if missing <= offer.fetching else LACKS
 
 
 def ease(runner: Runner, room: Headroom, now_ms: int, settings: Settings) -> Ease:

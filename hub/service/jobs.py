@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+from hub.dispatch.show import told_view
 from hub.errors import BadRequest, NotFound
 from hub.service import history, ready, runs
 from hub.service.access import Principal, authorise
@@ -60,6 +61,9 @@ async def placement(hub: Hub, principal: Principal, job_id: int) -> Comparison:
         decided_at=newest.assigned_ms if newest else None,
         runners=shown,
         more=stored.get("more", 0) + len(considered) - len(shown),
+        margin=told_view(stored.get("margin"), seen),
+        waited=told_view(stored.get("waited"), seen),
+        wait_paid=stored.get("paid"),
     )
 
 

@@ -60,6 +60,7 @@ async def live_job(hub: Hub, row: JobRow, run: LiveRun) -> LiveJob:
         losses=row.losses,
         usual_ms=usual_ms(learned.durations_ms),
         held_since_ms=row.held_since_ms,
+        awaited=row.held_for,
         group=spec.concurrency,
         shortages=found,
     )
@@ -136,7 +137,7 @@ def _requeued(job: LiveJob, runner: str, ending: Ending) -> None:
         job.declines = (*[one for one in job.declines if one.runner != runner], declined)
     elif ending.short is not None:  # no fault of the runner's
         job.losses += 1
-        job.held_since_ms = None
+        job.held_since_ms = job.awaited = None
         job.shortages = shortages.from_json(ending.shortages)
         job.demand = raised(job.demand, job.shortages)
     elif ending.how in ("lost", "finished"):  # "finished" and queued again: the machinery failed
@@ -146,7 +147,7 @@ def _requeued(job: LiveJob, runner: str, ending: Ending) -> None:
 def _lost(job: LiveJob, runner: str) -> None:
     job.losses += 1
     job.lost_on = job.lost_on | {runner}
-    job.held_since_ms = None
+    job.held_since_ms = job.awaited = None
 
 
 async def start_up(hub: Hub) -> None:

@@ -7,10 +7,11 @@ may not see is counted, not named.
 import json
 from collections.abc import Sequence
 
+from hub.dispatch import fleet as live_fleet
 from hub.dispatch.attempts import LiveAttempt
 from hub.dispatch.fleet import LiveRunner
 from hub.dispatch.show import waiting_view
-from hub.placement.model import Shortage
+from hub.placement.model import Kept, Shortage
 from hub.placement.need import recent_peak, takes_phrase
 from hub.placement.rank import is_silent
 from hub.placement.shortage import could_have_mib
@@ -20,7 +21,7 @@ from hub.service.hub import Hub
 from hub.service.waiting import reason
 from hub.store.rows import AttemptRow, JobRow, RunRow
 from hub.wire.claim import StepResult, Workspace
-from hub.wire.fleet import HeldJob, RunnerView, Scope
+from hub.wire.fleet import HeldJob, KeptFor, LastAwaited, RunnerView, Scope
 from hub.wire.runs import FINAL, AttemptView, JobView, RunView, Waiting
 from hub.wire.spec import JobSpec
 
@@ -231,5 +232,21 @@ def runner_view(hub: Hub, principal: Principal, live: LiveRunner) -> RunnerView:
             job.id for job in live.awaited_by.values() if reaches(principal.scope, job.demand.project)
         ),
         broken_promises=live.broken_promises,
+        last_awaited=_last_awaited(principal, live.last_awaited),
+        kept_for=_kept_for(principal, live.kept),
         instances=[address for address, _ in live.addresses.values()] if principal.everywhere else [],
     )
+
+
+def _last_awaited(principal: Principal, last: live_fleet.LastAwaited | None) -> LastAwaited | None:
+    if last is None:
+        return None
+    job = last.job if reaches(principal.scope, last.project) else None
+    return LastAwaited(job=job, at=last.at_ms, took=last.took)
+
+
+def _kept_for(principal: Principal, kept: Kept | None) -> KeptFor | None:
+    if kept is None:
+        return None
+    job = kept.job if reaches(principal.scope, kept.demand.project) else None
+    return KeptFor(job=job, queued_at=kept.queued_ms)

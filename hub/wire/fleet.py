@@ -51,6 +51,21 @@ class HeldJob(Answer):
     cpus: int | None = None
 
 
+class LastAwaited(Answer):
+    """The last job that was held for a runner. `job` None: beyond the reader's reach."""
+
+    job: int | None = None
+    at: Time
+    took: bool | None = Field(default=None, description="null: still held, or it went out of the queue")
+
+
+class KeptFor(Answer):
+    """The job a runner is kept for, as smaller ones kept it out. `job` None: beyond the reader's reach."""
+
+    job: int | None = None
+    queued_at: Time
+
+
 class RunnerView(Answer):
     """A runner: what it said, what the hub knows, and what is left on it. None: not reported."""
 
@@ -88,6 +103,8 @@ class RunnerView(Answer):
     jobs: list[HeldJob] = []
     awaited_by: list[int] = Field(default=[], description="jobs held for it now")
     broken_promises: int = Field(default=0, description="holds for it in a row that ended without its claim")
+    last_awaited: LastAwaited | None = None
+    kept_for: KeptFor | None = None
     instances: list[str] = Field(default=[], description="addresses of processes that used its token lately")
 
 

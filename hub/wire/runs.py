@@ -92,6 +92,7 @@ class Considered(Answer):
     speed_class: int | None = None
     free_slots: int | None = None
     load1: float | None = None
+    facts_age_s: float | None = Field(default=None, description="since the claim that told these")
     waiting: bool = Field(default=False, description="its claim was open")
     chosen: bool = False
     lacks: list[Lack] = []
@@ -106,6 +107,9 @@ class Comparison(Answer):
     decided_at: Time | None = None
     runners: list[Considered] = []
     more: int = 0
+    margin: str | None = Field(default=None, description="by what the chosen one was ahead of the next")
+    waited: str | None = Field(default=None, description="what it was held for; null: it was not held")
+    wait_paid: bool | None = Field(default=None, description="the one it was held for took it")
     waiting: Waiting | None = None
 
 

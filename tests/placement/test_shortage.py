@@ -1,5 +1,6 @@
 """A job that ran out asks for more than it had: figures, fit and sentences."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -166,6 +167,8 @@ def test_the_placed_sentence_ends_with_what_it_asks_for_and_why(shortages: list[
 def test_a_lack_of_memory_says_for_what_shortage_it_needs_so_much(said: dict[str, int], text: str) -> None:
     (lack,) = judged(asks(MEMORY).demand, runner("tank", **said))
     assert lack.text == f"{text} (it ran out of 2048 MiB on mars-1)"
+    assert lack.remedy is not None
+    assert re.search(r", or make the job do with \d+ MiB or less$", lack.remedy.text)
 
 
 def test_a_lack_of_disk_names_the_shortage_and_not_what_recent_runs_took() -> None:
