@@ -13,9 +13,12 @@ import signal
 import sys
 import threading
 
+from hub.carry.link import Address
 from runner import config, leftovers, secret, tiers
 from runner.agent import EXIT_REFUSED, Agent
-from runner.client import Hub
+from runner.client import AGENT, Hub
+from runner.images import Images, default_limit_mib
+from runner.images_shelf import Shelf
 from runner.offer import Offer
 
 EXIT_WRONG_WORDS = 2
@@ -67,7 +70,8 @@ def report(settings: config.Config) -> int:
     """Print what this machine can do, for people: each tier, each limit, and why not. 1: it has no tier."""
     settings.work.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = tiers.find(settings.tiers, settings.work)
-    sys.stdout.write("".join(f"{line}\n" for line in tiers.lines(found)))
+    lines = [*tiers.lines(found), *_images_lines(settings)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if found.offered else EXIT_REFUSED
 
 
@@ -89,8 +93,41 @@ def serve(settings: config.Config) -> int:
         if count := leftovers.clean(settings.work):
             log.warning("removed what was left of %d jobs of an earlier life", count)
         settings, found = _tried(settings)
-        agent = Agent(settings, Hub(settings.url, settings.token, ca=settings.ca), tiers=found)
-        return _watch(agent)
+        cache = images_of(settings)
+        hub = Hub(settings.url, settings.token, ca=settings.ca)
+        try:
+            return _watch(Agent(settings, hub, tiers=found, images=cache))
+        finally:
+            if cache is not None:
+                cache.close()
+    finally:
+        os.close(lock)
+
+
+def images_of(settings: config.Config) -> Images | None:
+    """The images of this runner, if a tier that it offers uses any. Its folder's lock must be held."""
+    if settings.tiers == ("process",):
+        return None
+    limit_mib = default_limit_mib(settings.work) if settings.images_mib is None else settings.images_mib
+    ca = None if settings.ca is None else str(settings.ca)
+    address = Address(url=settings.url, token=settings.token, agent=AGENT, ca=ca)
+    return Images(settings.work / "images", limit_mib, address)
+
+
+def _images_lines(settings: config.Config) -> list[str]:
+    """Every image that is kept, read and found right or dropped, for people."""
+    try:
+        lock = leftovers.take(settings.work)
+    except leftovers.FolderInUse:
+        return ["images kept: not read, for a runner works in this folder"]
+    try:
+        shelf = Shelf(settings.work / "images")
+        wrong = list(shelf.wrong())
+        for image in wrong:
+            shelf.demote(image, "its bytes have changed")
+        kept = sum(one.bytes for one in shelf.held.values())
+        told = [f"images kept: {len(shelf.held)}, {kept / 2**20:.1f} MiB, each found to have its name"]
+        return told + [f"image {image} was not what its name says, and is dropped" for image in wrong]
     finally:
         os.close(lock)
 

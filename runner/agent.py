@@ -1,9 +1,10 @@
 """The agent: it claims jobs and runs each in a thread of its own.
 
 Invariants: a poll never holds a slot, and there is at most one; whatever changes what a claim says
-(a job has ended) ends the open poll, so that the hub always judges by what is; a claim whose answer
-may have been lost is asked again under the same id, and a new id only follows an answer. The process
-ends by itself, saying why, when the hub no longer knows its token: it never listens on as a ghost.
+(a job has ended, an image has come) ends the open poll, so that the hub always judges by what is; a
+claim whose answer may have been lost is asked again under the same id, and a new id only follows an
+answer. The process ends by itself, saying why, when the hub no longer knows its token: it never listens
+on as a ghost.
 
 Nothing here knows signals: `drain` may be called from any thread, once for politely, twice for now.
 """
@@ -16,7 +17,8 @@ from hub.wire.claim import Assignment, GiveBack
 from runner.client import Backoff, Hub, Poll
 from runner.config import Config
 from runner.errors import Aborted, Away, HubError, Locked, Missing, Over
-from runner.job import ImageSource, Work
+from runner.images import Images
+from runner.job import Work
 from runner.offer import Offer
 from runner.sandbox import keeper
 from runner.sandbox.base import Reason
@@ -38,14 +40,14 @@ class Agent:
         *,
         instance: str | None = None,
         tiers: Tiers | None = None,
-        images: ImageSource | None = None,
+        images: Images | None = None,
     ) -> None:
         """`tiers` None: those of `config`, none of which needs a check. `images` None: it has none."""
         self._config = config
         self._tiers = tiers or Tiers(offered=config.tiers)
         self._images = images
         self._hub = hub
-        self._offer = Offer.of(config, instance or secrets.token_hex(16))
+        self._offer = Offer.of(config, instance or secrets.token_hex(16), images)
         self._changed = threading.Condition()
         self._works: dict[str, Work] = {}
         self._poll: Poll | None = None
@@ -55,6 +57,8 @@ class Agent:
         self._taken = 0
         self._claim_id = secrets.token_hex(16)
         self._unanswered = False  # the hub may have given a job for this claim id
+        if images is not None:
+            images.changed = self._images_changed
 
     def run(self) -> int:
         """Claim and run jobs until drained, `--once` is done, or the hub refuses this process."""
@@ -167,6 +171,11 @@ class Agent:
         """A job has ended and its room is free."""
         with self._changed:
             self._works.pop(work.lease, None)
+            self._tell()
+
+    def _images_changed(self) -> None:
+        """An image came, went, or is on its way: the hub ranks by that."""
+        with self._changed:
             self._tell()
 
     def _refused(self, detail: str) -> None:

@@ -54,6 +54,7 @@ class Config:
     cpus: int | None = None
     memory_mib: int | None = None
     reserve_mib: int | None = None
+    images_mib: int | None = None  # None: see images.default_limit_mib
     ca: Path | None = None
     once: bool = False
     check: bool = False
@@ -87,6 +88,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> Config:
         cpus=given.cpus,
         memory_mib=given.memory,
         reserve_mib=given.reserve,
+        images_mib=given.images_mib,
         ca=given.ca,
         once=given.once,
         check=given.check,
@@ -124,6 +126,12 @@ def parser() -> argparse.ArgumentParser:
     add("--cpus", metavar="N", type=_within(1, 100_000), help="CPUs it offers, instead of all")
     add("--memory", metavar="MIB", type=_within(1, 2**40), help="memory it offers, instead of all")
     add("--reserve", metavar="MIB", type=_within(0, 2**40), help="memory kept back [as the hub is set]")
+    add(
+        "--images-mib",
+        metavar="MIB",
+        type=_within(0, 2**40),
+        help="disk for images [a fifth of it, at most 50 GiB]",
+    )
     add("--ca", metavar="FILE", type=Path, help="certificates to trust, instead of the system's")
     add("--once", action="store_true", help="run one job and exit")
     add("--check", action="store_true", help="print what it would offer and exit")

@@ -123,15 +123,6 @@ class Images:
                 f"{done.wire_bytes / MIB:.1f} MiB in {took_s:.1f} s"
             )
 
-    def verify(self, *, drop: bool) -> list[str]:
-        """Hash every image; those that do not have their name any more, dropped where `drop` says so."""
-        wrong = list(self._shelf.wrong())
-        if drop:
-            with self._lock:
-                for image in wrong:
-                    self._shelf.demote(image, "its bytes have changed")
-        return wrong
-
     def close(self) -> None:
         """Give up what is on its way; part files stay."""
         with self._lock:

@@ -4,7 +4,6 @@ Invariant: whoever waits leaves when its own job is to stop; when nobody waits a
 and its part file stays for the next one.
 """
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from hub.carry.transfer import Moved, NotHeld, Patience, Transfer
 from hub.chunks.manifest import Manifest
 from runner.errors import Aborted
 from runner.images_room import mib
+from runner.outcome import is_full
 from runner.unpack import NoRoom
 from runner.workspace import NotPrepared
 
@@ -169,8 +169,3 @@ class Fetch:
             return
         size = 0 if self.manifest is None else self.manifest.bytes
         self._fail(NoRoom, f"no space left for the image: it takes {mib(size)} MiB")
-
-
-def is_full(error: OSError) -> bool:
-    """Whether a disk, or what this user may have of one, was full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)

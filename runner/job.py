@@ -167,12 +167,9 @@ class Work:
             )
             self._prepare(self._log)
         except (NoRoom, OSError, SandboxBroken) as error:  # nothing has run yet: elsewhere it may
-            if self._sandbox.own_disk and isinstance(error, NoRoom):  # the disk is as large as it asked for
-                return Ended(
-                    outcome="error",
-                    error=f"{error}: {ran_out('disk', self.job, self._sandbox.usage())}",
-                    short="disk",
-                )
+            if isinstance(error, workspace.Cramped) and self._sandbox.own_disk:  # as large as it asked for
+                words = ran_out("disk", self.job, self._sandbox.usage())
+                return Ended(outcome="error", error=f"{error}: {words}", short="disk")
             raise Decline(reason(error)) from None
         except workspace.NotPrepared as error:
             if self.stop.reason == "timed_out":  # the bound on preparing, which asks the same way
@@ -227,10 +224,13 @@ class Work:
             raise Decline(f"this runner has no {self.job.tier} tier with images")
         for ref in self.job.images:
             self._in_use.enter_context(self._images.use(ref.hash))
-        return {
-            ref.hash: self._images.ensure(ref, stop=self.stop, until=until, note=log_.note)
-            for ref in self.job.images
-        }
+        try:
+            return {
+                ref.hash: self._images.ensure(ref, stop=self.stop, until=until, note=log_.note)
+                for ref in self.job.images
+            }
+        except NoRoom as error:  # on the machine's disk, whatever the sandbox's own is like
+            raise Decline(reason(error)) from None
 
     def _steps(self, log_: Log) -> Ended:
         """One step after the other, until one fails or the job is to stop."""

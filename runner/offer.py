@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from hub.wire.claim import Claim, Facts, Live
 from runner import facts, speed
 from runner.config import Config
+from runner.images import Images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What does not change while the process lives."""
+    """What does not change while the process lives. `images` None: no tier of it uses any."""
 
     config: Config
     instance: str | None
@@ -19,9 +20,10 @@ class Offer:
     kernel: str | None
     os: str | None
     cpu: str | None
+    images: Images | None = None
 
     @classmethod
-    def of(cls, config: Config, instance: str | None) -> "Offer":
+    def of(cls, config: Config, instance: str | None, images: Images | None = None) -> "Offer":
         """Look at the machine; measures its speed unless that is known."""
         return cls(
             config=config,
@@ -31,12 +33,14 @@ class Offer:
             kernel=facts.kernel(),
             os=facts.os_name(),
             cpu=facts.cpu_model(),
+            images=images,
         )
 
     def claim(self, claim_id: str | None, running: Sequence[Live], *, wait_s: float | None = None) -> Claim:
         """The claim, with facts of now. `wait_s` None: as configured."""
         config = self.config
         memory = facts.memory()
+        held = {} if self.images is None else self.images.held()
         return Claim(
             tiers=list(config.tiers),
             claim_id=claim_id,
@@ -44,6 +48,10 @@ class Offer:
             arch=self.arch,
             labels=list(config.labels),
             exclusive=config.exclusive,
+            images=list(held),
+            image_archs={image: arch for image, arch in held.items() if arch is not None},
+            fetches_images=self.images is not None,
+            fetching=[] if self.images is None else list(self.images.fetching()),
             max_jobs=config.max_jobs,
             cpus=config.cpus or facts.cpus(),
             memory_mib=config.memory_mib or (memory.total_mib if memory else None),
@@ -51,7 +59,7 @@ class Offer:
             facts=Facts(
                 speed=self.score,
                 speed_class=speed.class_of(self.score),
-                free_disk_mib=facts.free_disk_mib(config.work),
+                free_disk_mib=self._free_disk_mib(),
                 load1=facts.load1(),
                 memory_used_mib=memory.used_mib if memory else None,
                 kernel=self.kernel,
@@ -61,3 +69,11 @@ class Offer:
             running=list(running),
             wait_s=config.wait_s if wait_s is None else wait_s,
         )
+
+    def _free_disk_mib(self) -> int | None:
+        """What is free; what images on their way have taken counts as free.
+
+        For the hub counts each of them in full until it is held, and would else count it twice.
+        """
+        free = facts.free_disk_mib(self.config.work)
+        return free if free is None or self.images is None else free + self.images.taken_mib()
