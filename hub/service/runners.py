@@ -79,6 +79,7 @@ async def change(hub: Hub, principal: Principal, name: str, message: ChangeRunne
         if message.scope is not None:
             live.owner, live.project = message.scope.owner, message.scope.project
         if message.labels is not None or message.scope is not None:
+            hub.dispatch.runner_changed(live)  # at once: no decision may see it changed and listed as before
             changed = store.ChangedRunner(
                 name=name,
                 labels=json.dumps(sorted(live.labels)),

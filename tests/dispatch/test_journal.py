@@ -12,6 +12,8 @@ from hub.placement.choose import choose, offer
 from hub.placement.journal import ClaimDecided, Ended, Images, Journal, ReadyDecided, lines, read_lines
 from hub.placement.model import HubImage, Plan, QueuedJob, Runner, Settings
 from hub.placement.replay import decisions, differences, held_for, replay
+from hub.store import runners as runner_store
+from hub.store.writer import Writer
 from tests.dispatch.test_board import live_board, live_runner
 from tests.fleets import NOW_MS, fleet, job, runner
 from tests.hubs import running
@@ -234,3 +236,27 @@ def test_a_plan_goes_through_the_journal_as_it_came() -> None:
     assert isinstance(ready, ReadyDecided)
     assert claimed.plan is plan
     assert ready.plan is plan
+
+
+async def test_a_runner_whose_labels_are_being_written_is_judged_by_one_set_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as hub:
+        machine = await hub.machine("mars-1", max_jobs=2)
+        await hub.one_job()
+        given = await machine.claim()
+        assert given is not None
+        await machine.start(given)
+        poll = machine.waits(running=[{"job": given["job"]["id"], "lease": given["lease"]["token"]}])
+        await hub.settle()
+        write = runner_store.change
+
+        async def in_the_midst(writer: Writer, changed: runner_store.ChangedRunner) -> None:
+            await machine.beat(given)
+            await hub.one_job(labels=["gpu"])
+            await write(writer, changed)
+
+        monkeypatch.setattr(runner_store, "change", in_the_midst)
+        await hub.admin.call("PATCH", "/runners/mars-1", json={"labels": ["gpu"]})
+        assert await poll is not None
+        assert wrong(hub.hub.dispatch.journal.value()) == []
