@@ -190,9 +190,9 @@ class Plan:
 def plan(wanted: Manifest, held: Mapping[str, Manifest]) -> Plan:
     """What of `wanted` stands in which of the `held` files (by name), and what has to be fetched.
 
-    A chunk is taken from where the one before it was taken, if it follows there too, so that long equal
-    stretches are read in one sweep; else from the first of `held` that has it. A held file may turn out
-    to be damaged: whoever copies checks each piece by its name, and fetches it otherwise.
+    A chunk is taken from behind the one that was taken last, if it stands there, so that long equal
+    stretches are read in one sweep, insertions or not; else from the first of `held` that has it. A held
+    file may turn out to be damaged: whoever copies checks each piece by its name, and fetches it otherwise.
     """
     needed = wanted.names
     first: dict[str, tuple[str, int, int]] = {}  # chunk: held file, index and offset there
@@ -211,7 +211,6 @@ def plan(wanted: Manifest, held: Mapping[str, Manifest]) -> Plan:
         if place is None:
             fetch.setdefault(name, size)
             pieces.append(Piece(name=name, bytes=size, offset=offset))
-            follows = None
         else:
             source, index, there = place
             pieces.append(Piece(name=name, bytes=size, offset=offset, held=source, held_offset=there))

@@ -109,6 +109,14 @@ def test_an_equal_stretch_is_read_in_one_sweep_from_one_file() -> None:
         ("one", 0), ("one", 1), ("one", 10), ("one", 0), ("one", 1), ("one", 10),
     ]  # fmt: skip
 
+    # What was inserted is fetched, and the sweep goes on behind it.
+    assert sources(planned("aegb", one="bc", two="ab")) == [
+        ("two", 0),
+        (None, None),
+        (None, None),
+        ("two", 1),
+    ]
+
 
 def test_files_of_another_cutter_give_what_chunks_they_share() -> None:
     other = manifest("ab")
