@@ -9,14 +9,11 @@ import pytest
 from jinja2 import Environment, meta, nodes
 
 from hub import assets
-from hub.web.contexts import (
-    PAGES,
-    Frame,
-    select,
-)
+from hub.web.contexts import PAGES, Frame, select
 from hub.web.contexts import Page as Context
 from hub.web.site import CONTENT_POLICY, Site, open_site
 from hub.wire.fleet import QueueView
+from hub.wire.runs import Shortage
 from tests.web import samples
 from tests.web.reading import Page
 from tests.web.serving import Answers
@@ -174,9 +171,8 @@ async def test_a_placed_job_shows_all_that_was_compared(browser: httpx.AsyncClie
 
 async def test_a_job_shows_what_it_takes_in_the_words_of_its_view(browser: httpx.AsyncClient) -> None:
     for job in samples.jobs():
-        page = page_of(await browser.get(f"/runs/42?job={job.id}"))
         assert job.takes
-        assert f"Takes{job.takes}" in page.text
+        assert f"Takes{job.takes}" in page_of(await browser.get(f"/runs/42?job={job.id}")).text
 
 
 async def test_a_failed_job_shows_exit_code_error_and_steps(browser: httpx.AsyncClient) -> None:
@@ -186,6 +182,15 @@ async def test_a_failed_job_shows_exit_code_error_and_steps(browser: httpx.Async
     assert "failed, exit 1" in page.text
     assert page.all("form", action="/jobs/172/retry", method="post")
     assert page.all("a", href="/api/v1/jobs/172/artifacts/dist/demo-0.4.0-py3-none-any.whl")
+
+
+async def test_a_job_that_ran_out_is_not_said_to_have_failed_in_the_machinery(
+    browser: httpx.AsyncClient, answers: Answers
+) -> None:
+    short = [Shortage(of="disk", had_mib=5018, asks_mib=6337, runner="mars-1")]
+    for shortages, words in ((short, "What went wrong: no disk"), ([], "The machinery failed: no disk")):
+        answers.run = samples.run(jobs=[samples.job(status="error", error="no disk", shortages=shortages)])
+        assert words in page_of(await browser.get("/runs/42")).text
 
 
 async def test_attempts_are_told_where_one_was_lost(browser: httpx.AsyncClient) -> None:
