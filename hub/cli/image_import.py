@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hub.cli.errors import CliError, Usage
+from hub.cli.image_import_meta import MAX_EPOCH
+from hub.cli.image_import_tree import MEMBERS, MIB, Limits
 from hub.cli.session import Json, Session, show
 from hub.cli.terminal import one_line
 from hub.cli.words import Argument, Option
@@ -25,13 +27,33 @@ from hub.cli.words import Argument, Option
 if TYPE_CHECKING:
     from hub.cli.image_import_source import Wanted
     from hub.cli.image_import_tree import Tree
+    from hub.cli.login import Target
 
 HASH_PIECE = 1 << 20
-MAX_EPOCH = 2**32 - 1  # a time in squashfs has 32 bits
 MAX_MEMBERS = 20_000_000  # what --max-members may allow: 12 GB of memory
 MAX_MIB = 64 << 20  # what --max-mib may allow: 64 TiB
 _ENDINGS = re.compile(r"(\.(oci|tar|tgz|txz|tzst|gz|xz|zst))+$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+Source = Annotated[
+    str,
+    Argument(
+        metavar="SOURCE", help="A tar, an OCI archive or layout, a folder, debian:SUITE, or - for a tar."
+    ),
+]
+
+
+Epoch = Annotated[
+    int | None,
+    Option(
+        "--epoch",
+        metavar="SECONDS",
+        help="Later times become this one [SOURCE_DATE_EPOCH, else 0].",
+        low=0,
+        high=MAX_EPOCH,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +69,7 @@ class Imported:
 
 def run(
     session: Session,
-    source: Annotated[
-        str,
-        Argument(
-            metavar="SOURCE", help="A tar, an OCI archive or layout, a folder, debian:SUITE, or - for a tar."
-        ),
-    ],
+    source: Source,
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Where to write [SOURCE.sqfs, here].")
     ] = None,
@@ -60,16 +77,7 @@ def run(
         str | None, Option("--arch", metavar="ARCH", help="As `uname -m` says it [what the source says].")
     ] = None,
     compress: Annotated[bool, Option("--compress", help="Smaller on a runner's disk, more to send.")] = False,
-    epoch: Annotated[
-        int | None,
-        Option(
-            "--epoch",
-            metavar="SECONDS",
-            help="Later times become this one [SOURCE_DATE_EPOCH, else 0].",
-            low=0,
-            high=MAX_EPOCH,
-        ),
-    ] = None,
+    epoch: Epoch = None,
     include: Annotated[
         list[str] | None,
         Option("--include", metavar="PACKAGES", help="Packages of a Debian suite besides the base."),
@@ -83,10 +91,10 @@ def run(
     ] = None,
     max_members: Annotated[
         int, Option("--max-members", help="Refuse a source of more.", low=1, high=MAX_MEMBERS)
-    ] = 1_000_000,
+    ] = MEMBERS,
     max_mib: Annotated[
         int, Option("--max-mib", help="Refuse a source of more content.", low=1, high=MAX_MIB)
-    ] = 65536,
+    ] = MIB,
 ) -> None:
     """Make an image from a tar, an OCI archive, a folder or a Debian suite.
 
@@ -95,7 +103,6 @@ def run(
     """
     from hub.cli.image_import_arch import is_arch
     from hub.cli.image_import_source import Wanted
-    from hub.cli.image_import_tree import Limits
 
     if arch is not None and not is_arch(arch):
         raise Usage(f"--arch {arch}: is no architecture; `uname -m` prints one")
@@ -113,14 +120,20 @@ def run(
     answer: Json = {"file": str(made.file), "hash": made.hash, "bytes": made.bytes, "arch": made.arch}
     lines = _lines(made)
     if hub is not None:
-        from hub.cli.image_progress import saving
-        from hub.cli.image_push import Wish, push
-
-        done = push(hub, Wish(file=made.file, name=name, arch=made.arch, owner=owner))
-        answer["pushed"] = done.json()
-        saved = saving(done.sent_chunks, done.chunks, "sent", done.wire_bytes, made.bytes)
-        lines += [f"pushed as {one_line(name)}", saved]
+        pushed, more = _push(hub, made, name, owner)
+        answer["pushed"] = pushed
+        lines += more
     show(session, answer, lambda: lines)
+
+
+def _push(hub: "Target", made: Imported, name: str | None, owner: str | None) -> tuple[Json, list[str]]:
+    """Bring the image to the hub, as `image push` does: what to print as JSON, and as lines."""
+    from hub.cli.image_progress import saving
+    from hub.cli.image_push import Wish, push
+
+    done = push(hub, Wish(file=made.file, name=name, arch=made.arch, owner=owner))
+    saved = saving(done.sent_chunks, done.chunks, "sent", done.wire_bytes, made.bytes)
+    return done.json(), [f"pushed as {one_line(name)}", saved]
 
 
 def make(wanted: "Wanted", output: Path, *, compress: bool = False) -> Imported:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import BinaryIO
 
+MAX_EPOCH = 2**32 - 1  # a time in squashfs has 32 bits
 METADATA = 8192  # the format's own
 RAW = 0x8000  # set in a block's head: it is not compressed
 

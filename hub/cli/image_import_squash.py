@@ -19,14 +19,13 @@ from typing import BinaryIO, Protocol
 from blake3 import blake3
 
 from hub.cli.errors import CliError
-from hub.cli.image_import_meta import METADATA, Metadata, write_index
+from hub.cli.image_import_meta import MAX_EPOCH, METADATA, Metadata, write_index
 from hub.cli.image_import_tree import Kind, Node, Tree
 
 BLOCK_LOG = 17
 BLOCK = 1 << BLOCK_LOG  # 128 KiB, as mksquashfs takes
 LEVEL = 3  # zstd: 2.6 times smaller on a Debian system; higher levels win little and take much longer
 PAD = 4096  # a loop device shows whole sectors only
-MAX_EPOCH = 2**32 - 1  # a time in squashfs has 32 bits
 MAX_IDS = 2**16 - 1  # owners and groups together; the table's count has 16 bits
 NONE_32, NONE_64 = 2**32 - 1, 2**64 - 1
 RAW = 1 << 24  # set in a block's size: it is not compressed

@@ -14,6 +14,8 @@ from typing import Protocol
 
 from hub.cli.errors import CliError
 
+MEMBERS = 1_000_000  # unless told otherwise; a node costs ~600 bytes of memory, large images have 400,000
+MIB = 64 << 10  # unless told otherwise: 64 GiB, several times the largest images
 MAX_NAME = 255  # bytes: what Linux takes
 MAX_DEPTH = 256  # folders within each other: real trees have under 50, and a path ends at 4096 bytes
 MAX_HOPS = 40  # links followed on one path, as Linux does
@@ -69,8 +71,8 @@ class Node:
 class Limits:
     """What a source may at most be: far over any real image, and under what this machine can bear."""
 
-    members: int = 1_000_000  # a node costs ~600 bytes of memory; the largest images have 400,000
-    bytes: int = 64 * 2**30  # of all contents, each counted as long as it will be
+    members: int = MEMBERS
+    bytes: int = MIB << 20  # of all contents, each counted as long as it will be
 
 
 class Tree:

@@ -14,11 +14,11 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.cli import image_import, image_push
+from hub.cli import image, image_import, image_push
 from hub.cli.errors import CliError, Usage
 from hub.cli.image_import_tree import Limits
 from hub.cli.login import Target
-from hub.cli.words import Group, run
+from hub.cli.words import run
 from tests.cli.image_sources import (
     PACKED,
     content,
@@ -51,9 +51,7 @@ A_SYSTEM = (
 
 def command(*words: object) -> None:
     """`image import WORDS` as the command line carries it out."""
-    group = Group("image", "Images.")
-    group.add("import", image_import.run)
-    run(group, ["import", *map(str, words)], lambda: "")
+    run(image.app, ["import", *map(str, words)], lambda: "")
 
 
 def left_in(place: Path) -> list[str]:
@@ -212,11 +210,11 @@ def test_json_names_the_file_and_its_hash_and_nothing_else_is_printed(
     source.write_bytes(tar([*A_SYSTEM, member("var/lib/dpkg/arch", b"arm64\n")]))
     command(source, "--output", tmp_path / "o.sqfs", "--json")
     out, err = capsys.readouterr()
-    image = (tmp_path / "o.sqfs").read_bytes()
+    written = (tmp_path / "o.sqfs").read_bytes()
     assert json.loads(out) == {
         "file": str(tmp_path / "o.sqfs"),
-        "hash": blake3(image).hexdigest(),
-        "bytes": len(image),
+        "hash": blake3(written).hexdigest(),
+        "bytes": len(written),
         "arch": "aarch64",
     }
     assert not {"{", "}"} & set(err)
@@ -373,13 +371,13 @@ def test_a_folder_keeps_modes_links_and_what_its_files_share(tmp_path: Path) -> 
     (place / "bin/dash").hardlink_to(place / "bin/sh")
     (place / "bin/bash").symlink_to("/bin/dash")
     os.mkfifo(place / "pipe", 0o640)
-    image = imported(place, tmp_path / "x.sqfs").file
-    found = listing(image)
+    made = imported(place, tmp_path / "x.sqfs").file
+    found = listing(made)
     assert set(found) == {"", "bin", "bin/sh", "bin/dash", "bin/bash", "dev", "etc", "etc/x", "pipe"}
     assert found["bin/sh"].mode == found["bin/dash"].mode == "-rws--s--x"
     assert found["bin/bash"].target == "/bin/dash"
     assert found["pipe"].mode.startswith("p")
-    assert content(image, "bin/dash") == b"sh"
+    assert content(made, "bin/dash") == b"sh"
 
 
 def test_a_socket_is_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
