@@ -6,8 +6,8 @@ value before a decision is kept; an idle fleet's polls fill nothing. What falls 
 applied to the base, so that what is left can always be replayed.
 
 Invariant: at each decision in the journal, base and entries before it come to exactly the runners, the
-queue and the images that the decision saw. Whoever changes a runner, the queue or the images says so
-here before the next decision; `tests/dispatch` holds the hub to that by replaying storms.
+queue and the images that the decision saw. Whoever changes a runner or the queue says so here before
+the next decision, images are looked at each time; `tests/dispatch` holds the hub to it by replaying storms.
 """
 
 from collections import deque
@@ -30,13 +30,13 @@ from hub.placement.journal import (
 )
 from hub.placement.model import HubImage, Offer, Plan, QueuedJob, Runner, Settings
 
-ENTRIES = 20_000  # some 10 to 20 MiB, and an hour of a fleet that decides five times a second
-PER_WEIGHT = 8  # image names or sandboxes of an offer that weigh as much as an entry: 1 KiB
+ENTRIES = 20_000  # some 10 MiB: the last 5,000 jobs that were given out, or so
+PER_WEIGHT = 8  # image names, sandboxes or holds that weigh as much as an entry: half a KiB or so
 _DECIDED = (ClaimDecided, ReadyDecided)
 
 
 class DecisionJournal:
-    """The entries of late: `limit` of them at most, each offer of much text counted for more. 0: off."""
+    """The entries of late: `limit` of them at most, and fewer where some are long. 0: off."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int], limit: int = ENTRIES) -> None:
         self.limit = limit
@@ -87,7 +87,7 @@ class DecisionJournal:
         """What `choose` said for a runner on `board`; the plan as it came."""
         if self.limit and len(board.queue):  # over an empty queue nothing is decided
             self._catch_up(board)
-            self._add(board.now_ms, ClaimDecided(runner=runner, plan=plan))
+            self._add(board.now_ms, ClaimDecided(runner=runner, plan=plan), len(plan.holds) // PER_WEIGHT)
         return plan
 
     def ready(self, board: LiveBoard, job: int, plan: Plan) -> Plan:

@@ -10,7 +10,7 @@ from hub.dispatch.board import LiveBoard
 from hub.dispatch.journal import PER_WEIGHT, DecisionJournal
 from hub.placement.choose import choose, offer
 from hub.placement.journal import ClaimDecided, Ended, Images, Journal, ReadyDecided, lines, read_lines
-from hub.placement.model import HubImage, Plan, QueuedJob, Runner, Settings
+from hub.placement.model import Hold, HubImage, Plan, QueuedJob, Runner, Settings
 from hub.placement.replay import decisions, differences, held_for, replay
 from hub.store import runners as runner_store
 from hub.store.writer import Writer
@@ -260,3 +260,12 @@ async def test_a_runner_whose_labels_are_being_written_is_judged_by_one_set_of_t
         await hub.admin.call("PATCH", "/runners/mars-1", json={"labels": ["gpu"]})
         assert await poll is not None
         assert wrong(hub.hub.dispatch.journal.value()) == []
+
+
+def test_a_decision_that_holds_many_jobs_counts_for_what_it_takes() -> None:
+    board, journal = new_journal(limit=100)
+    enqueue(board, job(1))
+    plan = Plan(holds=tuple(Hold(job=number, awaited="b") for number in range(40 * PER_WEIGHT)))
+    for _ in range(5):
+        journal.claim(board, "a", plan)
+    assert (len(journal), journal.value().dropped) == (2, 3)
