@@ -3,17 +3,21 @@
 The checks fall in two kinds: those that depend only on the demand, on slow facts of the runner (its
 `Shape`) and on what the hub holds; and those that change from minute to minute. A caller may remember
 the answers of the first kind per (demand, shape) and pass them in. No predicate answers yes or no:
-`first_lack` runs the same checks as `lacks` and stops early.
+`first_lack` runs the same checks as `lacks` and stops early, `codes` runs them all and words nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hub.placement import lack
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.model import Demand, Fleet, HubImage, Kept, Lack, Offer, Placed, QueuedJob, Runner
 from hub.placement.rank import is_silent
 from hub.placement.shortage import ran_out
+
+# A lack's code, and how to make it: a lack's words cost several times what finding it does.
+Found = tuple[str, Callable[[], Lack]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ def lacks(
 
     `room`: its headroom, and `lasting`: its `shape_lacks`, where the caller has them; None: worked out.
     """
-    return tuple(_each(job, runner, fleet, now_ms, room, lasting))
+    return tuple(make() for _, make in _each(job, runner, fleet, now_ms, room, lasting))
 
 
 def first_lack(
@@ -81,7 +85,20 @@ def first_lack(
     lasting: tuple[Lack, ...] | None = None,
 ) -> Lack | None:
     """The first of `lacks`, at the cost of one; None: it fits."""
-    return next(_each(job, runner, fleet, now_ms, room, lasting), None)
+    return next((make() for _, make in _each(job, runner, fleet, now_ms, room, lasting)), None)
+
+
+def codes(
+    job: QueuedJob,
+    runner: Runner,
+    fleet: Fleet,
+    now_ms: int,
+    *,
+    room: Headroom | None = None,
+    lasting: tuple[Lack, ...] | None = None,
+) -> tuple[str, ...]:
+    """The codes of `lacks`, at a fraction of the cost: for who compares many runners. Empty: it fits."""
+    return tuple([code for code, _ in _each(job, runner, fleet, now_ms, room, lasting)])
 
 
 def shape_lacks(demand: Demand, of: Shape, fleet: Fleet) -> tuple[Lack, ...]:
@@ -147,25 +164,29 @@ def _each(
     now_ms: int,
     room: Headroom | None,
     lasting: tuple[Lack, ...] | None,
-) -> Iterator[Lack]:
+) -> Iterator[Found]:
     demand, standing, settings, offer = job.demand, runner.standing, fleet.settings, runner.offer
     if standing.state != "active":
-        is_out = standing.state == "quarantined"
-        yield lack.quarantined(standing.state_reason) if is_out else lack.draining()
+        if standing.state == "quarantined":
+            yield "quarantined", partial(lack.quarantined, standing.state_reason)
+        else:
+            yield "draining", lack.draining
     if is_silent(runner, now_ms, settings):
         never = offer is None or standing.heard_ms is None
-        yield lack.silent(None if never else now_ms - (standing.heard_ms or 0), settings)
-    memory = cpus = None
+        unheard_ms = None if never else now_ms - (standing.heard_ms or 0)
+        yield "silent", partial(lack.silent, unheard_ms, settings)
+    memory: Found | None = None
+    cpus: Found | None = None
     of_shape = _each_of_shape(demand, shape(runner), fleet) if lasting is None else lasting
     for one in of_shape:
         if one.code == "memory":
-            memory = one
+            memory = _made(one)
         elif one.code == "cpus":
-            cpus = one
+            cpus = _made(one)
         else:
-            yield one
+            yield _made(one)
     if standing.kept is not None and _keeps_out(standing.kept, job):
-        yield lack.kept(standing.kept, demand.project, now_ms)
+        yield "kept", partial(lack.kept, standing.kept, demand.project, now_ms)
     if offer is None:
         return
     if room is None:
@@ -178,10 +199,14 @@ def _each(
         yield disk
     for decline in job.declines:
         if decline.runner == runner.name and now_ms - decline.at_ms < settings.decline_ms:
-            yield lack.declined(decline, now_ms, settings)
+            yield "declined", partial(lack.declined, decline, now_ms, settings)
             break
     if room.free_slots < 1:
-        yield lack.slots(room.free_slots, offer.max_jobs)
+        yield "slots", partial(lack.slots, room.free_slots, offer.max_jobs)
+
+
+def _made(one: Lack) -> Found:
+    return one.code, lambda: one
 
 
 def _each_of_shape(demand: Demand, of: Shape, fleet: Fleet) -> Iterator[Lack]:
@@ -259,22 +284,22 @@ def _missing_images(demand: Demand, of: Shape, fleet: Fleet) -> frozenset[str]:
     return missing
 
 
-def _memory_now(demand: Demand, offer: Offer, room: Headroom) -> Lack | None:
+def _memory_now(demand: Demand, offer: Offer, room: Headroom) -> Found | None:
     need, free = demand.memory_mib, room.free_memory_mib
     if not need or free is None or offer.memory_mib is None or need <= free:
         return None
     why = ran_out(demand, "memory")
-    return lack.memory_now(need, offer.memory_mib, offer.memory_used_mib, free, room, why)
+    return "memory", partial(lack.memory_now, need, offer.memory_mib, offer.memory_used_mib, free, room, why)
 
 
-def _cpus_now(demand: Demand, offer: Offer, room: Headroom) -> Lack | None:
+def _cpus_now(demand: Demand, offer: Offer, room: Headroom) -> Found | None:
     need, free = demand.cpus, room.free_cpus
     if not need or free is None or offer.cpus is None or need <= free:
         return None
-    return lack.cpus_now(need, offer.cpus, free)
+    return "cpus", partial(lack.cpus_now, need, offer.cpus, free)
 
 
-def _disk_now(demand: Demand, runner: Runner, fleet: Fleet, room: Headroom) -> Lack | None:
+def _disk_now(demand: Demand, runner: Runner, fleet: Fleet, room: Headroom) -> Found | None:
     free = room.free_disk_mib
     if free is None:
         return None
@@ -282,7 +307,9 @@ def _disk_now(demand: Demand, runner: Runner, fleet: Fleet, room: Headroom) -> L
     need = (demand.disk_mib or 0) + fetch
     if need == 0 or need <= free:
         return None
-    return lack.disk(demand.disk_mib or 0, fetch, demand.disk_peak_mib, free, ran_out(demand, "disk"))
+    return "disk", partial(
+        lack.disk, demand.disk_mib or 0, fetch, demand.disk_peak_mib, free, ran_out(demand, "disk")
+    )
 
 
 def _image_mib(image: str, demand: Demand, fleet: Fleet) -> int:
