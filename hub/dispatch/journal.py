@@ -7,7 +7,7 @@ applied to the base, so that what is left can always be replayed.
 
 Invariant: at each decision in the journal, base and entries before it come to exactly the runners, the
 queue and the images that the decision saw. Whoever changes a runner or the queue says so here before
-the next decision, images are looked at each time; `tests/dispatch` holds the hub to it by replaying storms.
+the next decision, images are asked for at each; `tests/dispatch` holds the hub to it by replaying storms.
 """
 
 from collections import deque
@@ -112,9 +112,10 @@ class DecisionJournal:
     def _catch_up(self, board: LiveBoard) -> None:
         """Bring the entries to what a decision on `board` sees."""
         at_ms, images = board.now_ms, board.fleet.value.images
-        if self._images != images:
-            self._images = dict(images)  # a copy: whoever keeps them may change them in place
-            self._add(at_ms, Images(held=self._images), len(images) // PER_WEIGHT)
+        if images is not self._images:  # another set of them is another mapping: a fleet's value is frozen
+            if images != self._images:
+                self._add(at_ms, Images(held=images), len(images) // PER_WEIGHT)
+            self._images = images
         for name, runner in self._changed.items():
             if runner is None:
                 self._offers.pop(name, None)

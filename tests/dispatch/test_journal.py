@@ -167,17 +167,16 @@ def test_a_runner_that_came_and_went_between_two_decisions_is_not_there() -> Non
     assert wrong(journal.value()) == []
 
 
-def test_images_are_kept_as_they_were_although_the_hub_changes_them_in_place() -> None:
+def test_what_the_hub_holds_is_told_when_it_changes() -> None:
     board, journal = new_journal()
-    images: dict[str, HubImage] = {}
-    board.fleet.value = replace(board.fleet.value, images=images)
     board.fleet.add(live_runner(runner("a", waiting=True)), NOW_MS)
     enqueue(board, job(1, images=("A",)))
-    for change in ({}, {"A": HubImage(size_mib=1)}, {"A": HubImage(size_mib=2)}):
-        images.update(change)
+    small, large = {"A": HubImage(size_mib=1)}, {"A": HubImage(size_mib=2)}
+    for images in ({}, small, dict(small), large, {}):
+        board.fleet.value = replace(board.fleet.value, images=images)
         journal.claim(board, "a", choose(board, "a"))
     told = [entry.what.held for entry in journal.value().entries if isinstance(entry.what, Images)]
-    assert told == [{"A": HubImage(size_mib=1)}, {"A": HubImage(size_mib=2)}]
+    assert told == [small, large, {}]
 
 
 def test_what_falls_off_the_front_still_stands_at_the_beginning() -> None:
