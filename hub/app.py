@@ -27,7 +27,7 @@ from hub.config import VERSION, Config
 from hub.dispatch.dispatcher import Dispatcher
 from hub.errors import HubError
 from hub.logs import Logs
-from hub.service import attempts, queue, ready, runners, tokens
+from hub.service import attempts, images, images_names, queue, ready, runners, tokens
 from hub.service.hub import Hub
 from hub.store.engine import open_store
 from hub.store.errors import StoreError
@@ -72,6 +72,8 @@ async def start(config: Config, clock: Clock | None = None) -> Hub:
     try:
         await tokens.load(hub)
         await runners.load(hub)
+        await images.load(hub)
+        await images_names.load(hub)
         await ready.start_up(hub)
         await dispatch.tasks.settled()
     except BaseException:

@@ -59,15 +59,17 @@ class Blobs:
     def spans(self, name: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (start, length) of `name`, near ones in one read. Blocks: for a thread.
 
-        Raises FileNotFoundError where there is no such blob, EOFError where it ends too early.
+        Raises FileNotFoundError where there is no such blob, EOFError where it is shorter; what else
+        keeps it from being read, a network say, tells nothing of the bytes and is raised as it is.
         """
         starts, lengths = [start for start, _ in spans], [length for _, length in spans]
         try:
             found = obstore.get_ranges(self.store, name, starts=starts, lengths=lengths, coalesce=GAP_BYTES)
-        except FileNotFoundError:
-            raise
         except BaseError as error:
-            raise EOFError(f"{name} cannot be read: {error}") from error
+            needed = max(start + length for start, length in spans)
+            if (has := int(obstore.head(self.store, name)["size"])) < needed:
+                raise EOFError(f"{name} has {has} bytes and ends before {needed}") from error
+            raise
         if [len(piece) for piece in found] != lengths:
             raise EOFError(f"{name} ends too early")
         return [bytes(piece) for piece in found]

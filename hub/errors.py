@@ -2,7 +2,8 @@
 
     HubError
     ├── BadRequest        400  the words were wrong; `faults` say where
-    │   └── Unprocessable 422  the pipeline file is
+    │   ├── Unprocessable 422  the pipeline file is
+    │   └── BadImage      422  a chunk, a body of chunks or a manifest is not what it should be
     ├── Unauthorised      401  no token, or one that is not valid
     ├── Forbidden         403  known, but not for this token
     ├── NotFound          404  not there, or not within this token's reach: the two look the same
@@ -46,6 +47,11 @@ class BadRequest(HubError):
 class Unprocessable(BadRequest):
     status = 422
     title = "The pipeline is not valid"
+
+
+class BadImage(BadRequest):
+    status = 422
+    title = "The image is not valid"
 
 
 class Unauthorised(HubError):

@@ -61,6 +61,7 @@ ROOMS = {
     "hub.service": Room(
         why="the use cases; no HTTP",
         may=(
+            "pydantic",  # a name in a path is held to the same type as one in a message
             *("hub.placement", "hub.store", "hub.dispatch", "hub.chunks", "hub.wire"),
             *(*GROUND, "hub.blobs", "hub.logs"),
         ),
@@ -69,6 +70,7 @@ ROOMS = {
         why="JSON over HTTP, and nothing else",
         may=(
             *("hub.service", "hub.wire", *HTTP, "pydantic", *GROUND, "prometheus_client"),
+            "hub.chunks",  # bounds of bodies and the type of a framed one, known before a byte is read
             "blake3",  # a body is named while it arrives, so that it is read once
         ),
     ),

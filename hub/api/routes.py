@@ -2,9 +2,11 @@
 
 from starlette.routing import Route
 
-from hub.api import admin, people, runner_calls, streams
+from hub.api import admin, images, people, runner_calls, streams
 from hub.api.route import Call, Param
+from hub.chunks.frames import MEDIA_TYPE
 from hub.wire import claim, fleet, runs
+from hub.wire import images as wire
 
 BASE = "/api/v1"
 
@@ -22,6 +24,8 @@ RUN_FILTERS = (
 LAST_EVENT = Param(name="Last-Event-ID", where="header", text="goes on after this event of the log")
 SSE = "text/event-stream"
 BYTES = "application/octet-stream"
+OWNER = Param(name="owner", text="whose name it is; as far as the token reaches by default")
+DRY_RUN = Param(name="dry_run", text="true: nothing is taken")
 
 # fmt: off
 CALLS = (
@@ -54,6 +58,22 @@ CALLS = (
     Call(method="POST", path="/preview", handler=people.preview_run, who="read", takes=runs.Submit, gives=runs.Preview, text="Where the jobs of a pipeline would go now; nothing is queued"),
     Call(method="HEAD", path="/workspaces/{hash}", handler=people.has_workspace, who="submit", params=(PROJECT,), text="200: the hub has this packed folder; 404: send it", status=200),
     Call(method="PUT", path="/workspaces/{hash}", handler=people.put_workspace, who="submit", takes_bytes=True, gives=fleet.WorkspaceSaved, status=201, params=(PROJECT,), text="A packed folder (tar, zstd), named by the BLAKE3 of its bytes"),
+    # images; the paths with words before those with hashes
+    Call(method="GET", path="/images/settings", handler=images.settings, who="anybody", gives=wire.ImageSettings, text="The hub's one cutter, and its bounds"),
+    Call(method="GET", path="/images/check", handler=images.check_images, who="admin", media=SSE, text="Reads every chunk at rest: `progress`, then `report`"),
+    Call(method="GET", path="/images/names", handler=images.list_image_names, who="read", gives=wire.NameList, text="What each name means, and meant before"),
+    Call(method="PUT", path="/images/names/{name}", handler=images.put_image_name, who="images", takes=wire.NamePut, gives=wire.NameView, text="Point a name to an image; runs already submitted keep theirs"),
+    Call(method="DELETE", path="/images/names/{name}", handler=images.remove_image_name, who="images", params=(OWNER,), text="Let a name mean nothing any more"),
+    Call(method="POST", path="/images/missing", handler=images.missing, who="images", takes=wire.Missing, gives=wire.MissingAnswer, text="Which chunks have to be sent; the others stay for an hour"),
+    Call(method="POST", path="/images/gc", handler=images.collect_images, who="images", gives=wire.GcReport, params=(DRY_RUN,), text="Take away what nobody needs, or tell what that would be"),
+    Call(method="POST", path="/images/chunks", handler=images.put_chunks, who="images", takes_bytes=True, gives=wire.ChunksKept, status=201, text="Many chunks in one framed body, kept pack by pack"),
+    Call(method="POST", path="/images/chunks/fetch", handler=images.fetch_chunks, who="anybody", takes=wire.Fetch, media=MEDIA_TYPE, text="Many chunks in one framed stream; those not held are left out"),
+    Call(method="PUT", path="/images/chunks/{hash}", handler=images.put_chunk, who="images", takes_bytes=True, gives=wire.ChunksKept, status=201, text="One chunk: a zstd frame, named by the BLAKE3 of what it holds"),
+    Call(method="GET", path="/images/chunks/{hash}", handler=images.get_chunk, who="anybody", media="application/zstd", text="One chunk; it never changes"),
+    Call(method="GET", path="/images", handler=images.list_images, who="read", gives=wire.ImageList, text="The images, newest first"),
+    Call(method="PUT", path="/images/{hash}", handler=images.put_image, who="images", takes=wire.ManifestBody, gives=wire.ImagePlace, status=201, text="A manifest: accepted when every chunk is held and the whole has its name"),
+    Call(method="GET", path="/images/{hash}", handler=images.view_image, who="anybody", gives=wire.ManifestView, text="The manifest of an image"),
+    Call(method="DELETE", path="/images/{hash}", handler=images.remove_image, who="images", text="Remove an image that no name means and no unfinished job needs"),
     Call(method="GET", path="/queue", handler=people.view_queue, who="read", gives=fleet.QueueView, text="What waits, and why"),
     Call(method="GET", path="/fleet", handler=people.view_fleet, who="read", gives=fleet.FleetView, text="Each runner's headroom, and what the queue lacks by shape"),
     Call(method="GET", path="/me", handler=people.me, who="anybody", gives=fleet.Me, text="Whose token this is"),

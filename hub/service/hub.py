@@ -10,6 +10,7 @@ from hub.dispatch.dispatcher import Dispatcher
 from hub.dispatch.events import Events
 from hub.logs import Logs
 from hub.service.access import Tokens
+from hub.service.images_live import Catalogue
 from hub.store.engine import Store
 
 
@@ -37,6 +38,7 @@ class Hub:
     logs: Logs
     spool: Path  # a folder for uploads that are not whole yet
     tokens: Tokens = field(default_factory=Tokens)
+    images: Catalogue = field(default_factory=Catalogue)
     recent: dict[tuple[str, str], Recent] = field(default_factory=dict)  # by project and job name
 
     @property

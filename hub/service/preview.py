@@ -14,7 +14,7 @@ from hub.wire.runs import Preview, Submit
 async def preview(hub: Hub, principal: Principal, message: Submit) -> Preview:
     """All jobs together, as if they were ready now. Raises Unprocessable with every fault."""
     authorise(principal, "read", message.project)
-    pipeline = await runs.read_pipeline(message.pipeline)
+    pipeline = await runs.read_pipeline(hub, message.project, message.pipeline)
     now_ms = hub.now_ms()
     jobs: list[QueuedJob] = []
     for number, spec in enumerate(pipeline.jobs, start=1):

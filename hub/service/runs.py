@@ -6,7 +6,7 @@ from typing import Literal
 
 from hub.dispatch.attempts import LiveRun
 from hub.errors import BadRequest, NotFound, Unprocessable
-from hub.service import history, ready
+from hub.service import history, images_names, ready
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.views import job_view, run_view, undone_needs
@@ -27,7 +27,12 @@ MAX_PAGE = 200  # runs in one answer
 async def submit(hub: Hub, principal: Principal, message: Submit) -> Submitted:
     """Store a run and queue its jobs. Raises Unprocessable with every fault of the pipeline."""
     authorise(principal, "submit", message.project)
-    pipeline = await read_pipeline(message.pipeline)
+    pipeline = await read_pipeline(hub, message.project, message.pipeline)
+    with hub.images.pinned(images_names.hashes_of(pipeline)):
+        return await _submit(hub, principal, message, pipeline)
+
+
+async def _submit(hub: Hub, principal: Principal, message: Submit, pipeline: Pipeline) -> Submitted:
     workspace = await _workspace(hub, message.project, message.workspace)
     run = store.NewRun(
         project=message.project,
@@ -42,7 +47,9 @@ async def submit(hub: Hub, principal: Principal, message: Submit) -> Submitted:
         workspace=workspace.model_dump_json(exclude_none=True) if workspace else None,
         created_ms=hub.now_ms(),
     )
-    return await _store(hub, run, pipeline.jobs, {})
+    made = await _store(hub, run, pipeline.jobs, {})
+    hub.dispatch.tasks.spawn(images_names.used(hub, message.project, images_names.hashes_of(pipeline)))
+    return made
 
 
 async def _store(
@@ -83,15 +90,17 @@ async def _store(
     return await hub.dispatch.tasks.whole(whole())
 
 
-async def read_pipeline(text: str) -> Pipeline:
-    """The pipeline, each of its images known by a hash. Raises Unprocessable with every fault."""
+async def read_pipeline(hub: Hub, project: str, text: str) -> Pipeline:
+    """The pipeline, each image's name resolved for `project`. Raises Unprocessable with every fault.
+
+    Whoever pins its images at once (`Catalogue.pinned`) keeps them from being collected.
+    """
     try:
         pipeline = parse(text) if len(text) < QUICK else await asyncio.to_thread(parse, text)
     except PipelineError as error:
         raise Unprocessable("mend the pipeline file and submit it again", faults=error.faults) from None
-    faults: list[Fault] = []
+    pipeline, faults = images_names.resolve(hub, project, pipeline, text)
     for spec in pipeline.jobs:
-        faults += _unknown_images(spec, text)
         if spec.keep not in (None, "never"):
             faults.append(_unknown_yet(spec.name, "keep", "keeps sandboxes", text))
     if faults:
@@ -102,19 +111,6 @@ async def read_pipeline(text: str) -> Pipeline:
 def _unknown_yet(job: str, key: str, what: str, text: str) -> Fault:
     said = f"this version of the hub does not know how it {what}: leave it out"
     return Fault(path=f"jobs.{job}.{key}", text=said, line=_line_of(f"{key}:", text))
-
-
-def _unknown_images(spec: JobSpec, text: str) -> list[Fault]:
-    """A fault for each image that is named by a word: until images can be sent, none has one."""
-    return [
-        Fault(
-            path=f"jobs.{spec.name}",
-            text=f"no image is named {image.name}: write cas://blake3/HASH, or none and the tier process",
-            line=_line_of(image.name or "", text),
-        )
-        for image in spec.images
-        if not image.hash
-    ]
 
 
 def _line_of(word: str, text: str) -> int | None:

@@ -129,9 +129,18 @@ _LOCATE = """
 """
 
 # Only where it still rests where it was found bad: it may have been sent again in the meantime.
+_PLACE = "hash text, pack text, start bigint"
 _BAD = """
     UPDATE image_chunks SET bad_ms = CAST(:now_ms AS bigint) FROM INPUT
     WHERE image_chunks.hash = input.hash AND image_chunks.bad_ms IS NULL AND image_chunks.start = input.start
+      AND image_chunks.pack_id = (SELECT id FROM image_packs WHERE name = input.pack)
+    RETURNING image_chunks.hash
+"""
+
+_GOOD = """
+    UPDATE image_chunks SET bad_ms = NULL FROM INPUT
+    WHERE image_chunks.hash = input.hash AND image_chunks.bad_ms IS NOT NULL
+      AND image_chunks.start = input.start
       AND image_chunks.pack_id = (SELECT id FROM image_packs WHERE name = input.pack)
     RETURNING image_chunks.hash
 """
@@ -243,13 +252,21 @@ async def locate(
 
 async def mark_bad(writer: Writer, chunks: Iterable[ChunkRow], now_ms: int) -> frozenset[str]:
     """Mark chunks that are not what their names say; which of them still rested where they were read."""
+    return await _mark(writer, _BAD, chunks, now_ms)
+
+
+async def mark_good(writer: Writer, chunks: Iterable[ChunkRow], now_ms: int) -> frozenset[str]:
+    """Take the mark from chunks that read well again, where they were found bad; which of them had it."""
+    return await _mark(writer, _GOOD, chunks, now_ms)
+
+
+async def _mark(writer: Writer, sql: str, chunks: Iterable[ChunkRow], now_ms: int) -> frozenset[str]:
     rows = [{"hash": one.hash, "pack": one.pack, "start": one.start} for one in chunks]
 
     async def unit(conn: AsyncConnection) -> frozenset[str]:
         found: set[str] = set()
         for some in slices(rows):
-            marked = await each(conn, _BAD, "hash text, pack text, start bigint", some, now_ms=now_ms)
-            found |= {row.hash for row in marked}
+            found |= {row.hash for row in await each(conn, sql, _PLACE, some, now_ms=now_ms)}
         return frozenset(found)
 
     return await writer.run(unit, key=KEY)

@@ -23,7 +23,8 @@ STEP = 4 * MAX_ROWS  # chunks that go in one write: some 20 ms of the one writer
 class PackRow:
     """A pack; `live`, `live_bytes`: its chunks that are held, and their length as encoded.
 
-    `doomed`, `doomed_bytes`: those of them that no image lists and no claim protects.
+    `doomed`, `doomed_bytes`: those of them that no image lists and no claim protects. `claimed`: those
+    that no image lists, and that stay for now because a claim protects them. `bad`: marked so.
     """
 
     id: int
@@ -33,21 +34,24 @@ class PackRow:
     live_bytes: int
     doomed: int
     doomed_bytes: int
+    claimed: int
+    bad: int
 
 
 # `leaving`: images that are to go in the same collection, so that a plan tells what it will bring
-_GARBAGE = """
-    NOT EXISTS (SELECT 1 FROM image_claims AS k WHERE k.chunk_id = c.id AND k.until_ms > :now_ms)
-    AND NOT EXISTS (SELECT 1 FROM image_links AS l WHERE l.chunk_id = c.id {but_of_leaving})
-"""
+_UNLISTED = "NOT EXISTS (SELECT 1 FROM image_links AS l WHERE l.chunk_id = c.id {but_of_leaving})"
+_CLAIMED = "EXISTS (SELECT 1 FROM image_claims AS k WHERE k.chunk_id = c.id AND k.until_ms > :now_ms)"
+_GARBAGE = f"({_UNLISTED} AND NOT {_CLAIMED})"
 
-_PACKS = """
+_PACKS = f"""
     SELECT p.id, p.name, p.bytes, count(c.id) AS live, coalesce(sum(c.length), 0) AS live_bytes,
-           coalesce(sum(CASE WHEN {garbage} THEN 1 ELSE 0 END), 0) AS doomed,
-           coalesce(sum(CASE WHEN {garbage} THEN c.length ELSE 0 END), 0) AS doomed_bytes
+           coalesce(sum(CASE WHEN {_GARBAGE} THEN 1 ELSE 0 END), 0) AS doomed,
+           coalesce(sum(CASE WHEN {_GARBAGE} THEN c.length ELSE 0 END), 0) AS doomed_bytes,
+           coalesce(sum(CASE WHEN {_UNLISTED} AND {_CLAIMED} THEN 1 ELSE 0 END), 0) AS claimed,
+           count(c.bad_ms) AS bad
     FROM image_packs AS p LEFT JOIN image_chunks AS c ON c.pack_id = p.id
     GROUP BY p.id, p.name, p.bytes ORDER BY p.id
-"""
+"""  # noqa: S608 - conditions of our own
 
 _DOOMED = f"""
     SELECT c.id FROM image_chunks AS c WHERE {_GARBAGE.format(but_of_leaving="")} AND c.id > :after
@@ -72,7 +76,7 @@ _DROP_PACK = """
 _IN_PACK = """
     SELECT c.hash, p.name AS pack, c.start, c.length, c.bytes
     FROM image_chunks AS c JOIN image_packs AS p ON p.id = c.pack_id
-    WHERE p.id = :id AND c.bad_ms IS NULL ORDER BY c.start
+    WHERE p.id = :id AND (c.bad_ms IS NULL) = :sound ORDER BY c.start
 """
 
 _MOVE = """
@@ -92,7 +96,7 @@ _PURGE = """
 async def packs(conn: AsyncConnection, *, now_ms: int, leaving: Sequence[int] = ()) -> list[PackRow]:
     """Every pack, and how much of it is garbage once the images `leaving` are gone."""
     but = "AND NOT EXISTS (SELECT 1 FROM INPUT WHERE input.id = l.image_id)" if leaving else ""
-    sql = _PACKS.format(garbage=_GARBAGE.format(but_of_leaving=but))
+    sql = _PACKS.format(but_of_leaving=but)
     rows = await each(conn, sql, "id integer", [{"id": one} for one in leaving], now_ms=now_ms)
     return [
         PackRow(
@@ -103,6 +107,8 @@ async def packs(conn: AsyncConnection, *, now_ms: int, leaving: Sequence[int] = 
             live_bytes=int(row.live_bytes),  # a sum is a Decimal on PostgreSQL
             doomed=row.doomed,
             doomed_bytes=int(row.doomed_bytes),
+            claimed=row.claimed,
+            bad=row.bad,
         )
         for row in rows
     ]
@@ -132,9 +138,10 @@ async def drop_pack(writer: Writer, pack: int) -> bool:
     return await writer.run(unit, key=KEY)
 
 
-async def in_pack(conn: AsyncConnection, pack: int) -> list[ChunkRow]:
-    """The chunks that rest in a pack and are not known to be bad, in its order."""
-    return [read(ChunkRow, row) for row in await conn.execute(text(_IN_PACK), {"id": pack})]
+async def in_pack(conn: AsyncConnection, pack: int, *, sound: bool = True) -> list[ChunkRow]:
+    """The chunks that rest in a pack, in its order: those not known to be bad, or those that are."""
+    values = {"id": pack, "sound": sound}
+    return [read(ChunkRow, row) for row in await conn.execute(text(_IN_PACK), values)]
 
 
 async def move(

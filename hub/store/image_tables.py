@@ -8,7 +8,7 @@ projects, ("andy", "andy/demo") that one.
 An image without a row in `image_owners` is being pushed, or being collected: nobody sees it.
 """
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 
@@ -31,6 +31,15 @@ class ImageChunk(SQLModel, table=True):
     """Where a chunk rests. `bad_ms`: when it was found not to be what its name says; it counts as missing."""
 
     __tablename__ = "image_chunks"
+    __table_args__ = (
+        # nearly none are, and they are asked for whenever an image changes
+        Index(
+            "image_chunks_bad",
+            "bad_ms",
+            sqlite_where=text("bad_ms IS NOT NULL"),
+            postgresql_where=text("bad_ms IS NOT NULL"),
+        ),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     hash: str = Field(unique=True)
@@ -62,6 +71,7 @@ class ImageManifest(SQLModel, table=True):
 
     image_id: int = Field(foreign_key="images.id", primary_key=True)
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    digest: str  # BLAKE3 of `body`, as it was when the whole was checked
 
 
 class ImageLink(SQLModel, table=True):

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hub.store.image_chunks import KEY, Claimant, slices, usable_by
 from hub.store.image_owners import Holder, may_read
 from hub.store.rows import columns, read
-from hub.store.sql import MAX_ROWS, each
+from hub.store.sql import MAX_ROWS, each, values_of
 from hub.store.writer import Writer
 
 
@@ -58,6 +58,14 @@ class OwnerRow:
         return Holder(self.owner, self.project)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The chunks of an image in order, packed; and the BLAKE3 of that when the whole was checked."""
+
+    body: bytes
+    digest: str
+
+
 _SELECT = f"SELECT {columns(ImageRow, 'images')} FROM images"  # noqa: S608 - names of our own fields
 _OWNED = "EXISTS (SELECT 1 FROM image_owners AS o WHERE o.image_id = images.id)"
 
@@ -84,8 +92,8 @@ _BAD = """
 """
 
 _MANIFEST = """
-    INSERT INTO image_manifests (image_id, body) VALUES (:image, :body)
-    ON CONFLICT (image_id) DO NOTHING
+    INSERT INTO image_manifests (image_id, body, digest) VALUES (:image, :body, :digest)
+    ON CONFLICT (image_id) DO UPDATE SET body = excluded.body, digest = excluded.digest
 """
 
 _OWN = """
@@ -96,13 +104,20 @@ _OWN = """
 _ARCH = "UPDATE images SET arch = :arch WHERE id = :image AND (arch IS NULL OR :always = 1)"
 
 _DAMAGED = """
-    SELECT images.hash, count(*) AS missing FROM images
-    JOIN image_links AS l ON l.image_id = images.id JOIN image_chunks AS c ON c.id = l.chunk_id
+    SELECT images.hash, count(*) AS missing FROM image_chunks AS c
+    JOIN image_links AS l ON l.chunk_id = c.id JOIN images ON images.id = l.image_id
     WHERE c.bad_ms IS NOT NULL GROUP BY images.hash ORDER BY images.hash
 """
 
+_DAMAGE = """
+    SELECT c.hash AS chunk, images.hash AS image FROM image_chunks AS c
+    LEFT JOIN image_links AS l ON l.chunk_id = c.id LEFT JOIN images ON images.id = l.image_id
+    WHERE c.bad_ms IS NOT NULL ORDER BY c.hash, images.hash
+"""
+
 _UNOWNED = """
-    SELECT id FROM images WHERE NOT EXISTS (SELECT 1 FROM image_owners AS o WHERE o.image_id = images.id)
+    SELECT id, hash FROM images
+    WHERE NOT EXISTS (SELECT 1 FROM image_owners AS o WHERE o.image_id = images.id)
 """
 
 _USED = """
@@ -114,7 +129,7 @@ _USED = """
 
 async def begin(writer: Writer, image: NewImage) -> int:
     """A row for an image that is being pushed, its own or the one that is there; its id."""
-    values = {name: getattr(image, name) for name in image.__slots__}
+    values = values_of(image)
 
     async def unit(conn: AsyncConnection) -> int:
         return int((await conn.execute(text(_BEGIN), values)).scalar_one())
@@ -142,15 +157,17 @@ async def link(writer: Writer, image: int, claimant: Claimant, hashes: Sequence[
 
 
 async def accept(
-    writer: Writer, image: int, holder: Holder, *, manifest: bytes, arch: str | None, now_ms: int
+    writer: Writer, image: int, holder: Holder, *, manifest: Manifest | None, arch: str | None, now_ms: int
 ) -> list[str]:
     """Give a checked image to `holder`; the chunks that turned out bad meanwhile, with which nothing is
-    given. Who may everything corrects the architecture; another tells it where it is not known."""
+    given. `manifest` None: the one that is there stays. Who may everything corrects the architecture;
+    another tells it where it is not known."""
 
     async def unit(conn: AsyncConnection) -> list[str]:
         if bad := [row.hash for row in await conn.execute(text(_BAD), {"image": image})]:
             return bad
-        await conn.execute(text(_MANIFEST), {"image": image, "body": manifest})
+        if manifest is not None:
+            await conn.execute(text(_MANIFEST), {"image": image, **values_of(manifest)})
         if arch is not None:
             values = {"image": image, "arch": arch, "always": 0 if holder.owner else 1}
             await conn.execute(text(_ARCH), values)
@@ -202,9 +219,17 @@ async def drop(writer: Writer, image: int) -> None:
     await writer.run(rest, key=KEY)
 
 
-async def unowned(conn: AsyncConnection) -> list[int]:
-    """Images that nobody owns: being pushed, being collected, or left by a hub that was killed."""
-    return [row.id for row in await conn.execute(text(_UNOWNED))]
+async def unowned(conn: AsyncConnection) -> list[tuple[int, str]]:
+    """Images (id, hash) that nobody owns: being pushed, being collected, or left by a hub that was killed."""
+    return [(row.id, row.hash) for row in await conn.execute(text(_UNOWNED))]
+
+
+async def damage(conn: AsyncConnection) -> dict[str, list[str]]:
+    """The chunks that are bad, each with the hashes of the images that list it."""
+    found: dict[str, list[str]] = {}
+    for row in await conn.execute(text(_DAMAGE)):
+        found.setdefault(row.chunk, []).extend([row.image] if row.image is not None else [])
+    return found
 
 
 async def touch(writer: Writer, hashes: Sequence[str], project: str, *, now_ms: int, before_ms: int) -> None:
@@ -231,11 +256,11 @@ async def owners(conn: AsyncConnection) -> list[OwnerRow]:
     return [read(OwnerRow, row) for row in await conn.execute(text(sql))]
 
 
-async def manifest(conn: AsyncConnection, image: int) -> bytes | None:
-    """The packed manifest of an image; None: it is not whole."""
-    sql = text("SELECT body FROM image_manifests WHERE image_id = :id")
-    found = (await conn.execute(sql, {"id": image})).scalar_one_or_none()
-    return None if found is None else bytes(found)
+async def manifest(conn: AsyncConnection, image: int) -> Manifest | None:
+    """The packed manifest of an image; None: there is none yet."""
+    sql = text("SELECT body, digest FROM image_manifests WHERE image_id = :id")
+    row = (await conn.execute(sql, {"id": image})).one_or_none()
+    return None if row is None else Manifest(body=bytes(row.body), digest=row.digest)
 
 
 async def damaged(conn: AsyncConnection) -> dict[str, int]:
@@ -243,16 +268,22 @@ async def damaged(conn: AsyncConnection) -> dict[str, int]:
     return {row.hash: row.missing for row in await conn.execute(text(_DAMAGED))}
 
 
-async def shared(conn: AsyncConnection, reader: Holder) -> dict[int, int]:
-    """Bytes of each image's chunks that another image lists too, as far as `reader` reads both."""
+async def sizes(conn: AsyncConnection, reader: Holder) -> dict[int, tuple[int, int]]:
+    """By image: bytes of its chunks at rest, each once, and raw bytes of those that another lists too.
+
+    Only images within `reader`'s reach count, so that nobody learns what others have.
+    """
     sql = f"""
         WITH seen AS (
             SELECT l.image_id, l.chunk_id FROM image_links AS l WHERE EXISTS (
                 SELECT 1 FROM image_owners AS o WHERE o.image_id = l.image_id AND {may_read(reader, "o")}
             )
         ), common AS (SELECT chunk_id FROM seen GROUP BY chunk_id HAVING count(*) > 1)
-        SELECT seen.image_id, sum(c.bytes) AS bytes FROM seen
-        JOIN common ON common.chunk_id = seen.chunk_id JOIN image_chunks AS c ON c.id = seen.chunk_id
+        SELECT seen.image_id, sum(c.length) AS stored,
+               sum(CASE WHEN common.chunk_id IS NULL THEN 0 ELSE c.bytes END) AS shared
+        FROM seen JOIN image_chunks AS c ON c.id = seen.chunk_id
+        LEFT JOIN common ON common.chunk_id = seen.chunk_id
         GROUP BY seen.image_id
     """  # noqa: S608 - a condition of our own
-    return {row.image_id: int(row.bytes) for row in await conn.execute(text(sql), reader.parameters)}
+    found = await conn.execute(text(sql), reader.parameters)
+    return {row.image_id: (int(row.stored), int(row.shared)) for row in found}

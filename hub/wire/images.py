@@ -175,6 +175,15 @@ class DamagedChunk(Answer):
     images: list[str] = Field(default=[], description="that list it")
 
 
+class CheckProgress(Answer):
+    """How far a check has come."""
+
+    packs: int
+    of_packs: int
+    bytes: int = Field(description="read at rest")
+    of_bytes: int
+
+
 class CheckReport(Answer):
     """Every chunk read, and what was found."""
 

@@ -34,6 +34,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("hash"),
     )
     op.create_index("ix_image_chunks_pack_id", "image_chunks", ["pack_id"])
+    op.create_index(
+        "image_chunks_bad",
+        "image_chunks",
+        ["bad_ms"],
+        sqlite_where=sa.text("bad_ms IS NOT NULL"),
+        postgresql_where=sa.text("bad_ms IS NOT NULL"),
+    )
     op.create_table(
         "images",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -50,6 +57,7 @@ def upgrade() -> None:
         "image_manifests",
         sa.Column("image_id", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["image_id"], ["images.id"]),
         sa.PrimaryKeyConstraint("image_id"),
     )

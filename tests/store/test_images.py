@@ -12,6 +12,7 @@ from hub.store.image_owners import Holder
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
+MANIFEST = images.Manifest(body=b"m", digest="d")
 ALL, ANDY, DEMO, BEA = Holder(), Holder("andy"), Holder("andy", "andy/demo"), Holder("bea")
 
 
@@ -45,7 +46,7 @@ async def push(
     assert (
         await images.link(store.writer, image, claimant(holder, now_ms), [name(one) for one in chunks]) == []
     )
-    assert await images.accept(store.writer, image, holder, manifest=b"m", arch=None, now_ms=now_ms) == []
+    assert await images.accept(store.writer, image, holder, manifest=MANIFEST, arch=None, now_ms=now_ms) == []
     return image
 
 
@@ -128,12 +129,19 @@ async def test_a_bad_chunk_is_missing_until_it_is_sent_again(store: Store) -> No
     assert await image_chunks.mark_bad(store.writer, found.values(), NOW_MS) == {name(1)}
     assert await usable(store, ALL, [1, 2]) == [2]
     assert await located(store, None, [1]) == {}
+    assert await image_chunks.mark_good(store.writer, found.values(), NOW_MS) == {name(1)}
+    assert await image_chunks.mark_good(store.writer, found.values(), NOW_MS) == frozenset()
+    assert await image_chunks.mark_bad(store.writer, found.values(), NOW_MS) == {name(1)}
     async with store.read() as conn:
         assert await images.damaged(conn) == {name(100): 1}
-    assert await images.accept(store.writer, image, BEA, manifest=b"m", arch=None, now_ms=NOW_MS) == [name(1)]
+        assert await images.damage(conn) == {name(1): [name(100)]}
+    assert await images.accept(store.writer, image, BEA, manifest=MANIFEST, arch=None, now_ms=NOW_MS) == [
+        name(1)
+    ]
     await keep(store, "p2", [1])
     assert (await located(store, None, [1]))[name(1)].pack == "p2"
     assert await image_chunks.mark_bad(store.writer, found.values(), NOW_MS) == frozenset(), "it has moved"
+    assert await image_chunks.mark_good(store.writer, found.values(), NOW_MS) == frozenset()
     async with store.read() as conn:
         assert await images.damaged(conn) == {}
 
@@ -145,7 +153,7 @@ async def test_chunks_that_nobody_lists_or_claims_go_and_no_others(store: Store)
     assert await image_chunks.claim(store.writer, claimant(now_ms=later_ms - 1), [name(2)]) == {name(2)}
     async with store.read() as conn:
         (pack,) = await image_gc.packs(conn, now_ms=later_ms)
-    assert (pack.live, pack.live_bytes, pack.doomed, pack.doomed_bytes) == (3, 30, 1, 10)
+    assert (pack.live, pack.live_bytes, pack.doomed, pack.doomed_bytes, pack.claimed) == (3, 30, 1, 10, 1)
     assert await image_gc.drop_chunks(store.writer, now_ms=later_ms) == (1, 10)
     assert sorted(await located(store, None, [1, 2, 3])) == [name(1), name(2)]
     assert not await image_gc.drop_pack(store.writer, pack.id)
@@ -164,14 +172,14 @@ async def test_a_plan_counts_what_goes_with_images_that_leave(store: Store) -> N
 async def test_an_image_that_nobody_owns_any_more_is_dropped_with_its_links(store: Store) -> None:
     await keep(store, "p1", [1, 2], ANDY)
     image = await push(store, 100, [1, 2], ANDY)
-    assert await images.accept(store.writer, image, BEA, manifest=b"m", arch="x", now_ms=NOW_MS) == []
+    assert await images.accept(store.writer, image, BEA, manifest=MANIFEST, arch="x", now_ms=NOW_MS) == []
     assert not await images.disown(store.writer, image, [ANDY])
     await images.drop(store.writer, image)
     async with store.read() as conn:
         assert [row.arch for row in await images.listing(conn)] == ["x"]
     assert await images.disown(store.writer, image, [BEA, DEMO])
     async with store.read() as conn:
-        assert await images.unowned(conn) == [image]
+        assert await images.unowned(conn) == [(image, name(100))]
     await images.drop(store.writer, image)
     async with store.read() as conn:
         assert (await images.listing(conn), await images.unowned(conn)) == ([], [])
@@ -220,8 +228,8 @@ async def test_shared_bytes_count_only_what_the_reader_may_read(store: Store) ->
     await keep(store, "p1", [1, 2, 3])
     first = await _shared_images(store)
     async with store.read() as conn:
-        assert await images.shared(conn, ALL) == {first[0]: 40, first[1]: 20, first[2]: 20}
-        assert await images.shared(conn, ANDY) == {first[0]: 20, first[1]: 20}
+        assert await images.sizes(conn, ALL) == {first[0]: (20, 40), first[1]: (20, 20), first[2]: (10, 20)}
+        assert await images.sizes(conn, ANDY) == {first[0]: (20, 20), first[1]: (20, 20)}
 
 
 async def _shared_images(store: Store) -> list[int]:
@@ -234,7 +242,7 @@ async def _shared_images(store: Store) -> list[int]:
 async def test_the_last_use_is_written_for_those_whose_project_it_was_and_not_too_often(store: Store) -> None:
     await keep(store, "p1", [1], ANDY)
     image = await push(store, 100, [1], ANDY)
-    assert await images.accept(store.writer, image, BEA, manifest=b"m", arch=None, now_ms=NOW_MS) == []
+    assert await images.accept(store.writer, image, BEA, manifest=MANIFEST, arch=None, now_ms=NOW_MS) == []
     for now_ms, before_ms in ((NOW_MS, NOW_MS), (NOW_MS + 5, NOW_MS)):
         await images.touch(store.writer, [name(100)], "andy/demo", now_ms=now_ms, before_ms=before_ms)
     async with store.read() as conn:
