@@ -1,19 +1,37 @@
 """The headline of each kind of waiting, each made in one place.
 
 Invariant: a name that the reader may not see does not occur, nor does what only that runner's owner
-may know. Which kind holds is decided in `waiting`, not here.
+may know. Which kind holds is decided in `cause`, not here.
 """
 
 from collections.abc import Collection, Sequence
 
-from hub.placement.choose import hold_limit_ms
-from hub.placement.images import images_phrase
-from hub.placement.judgement import Judgement, Verdict
+from hub.placement.cause import Cause, Stuck
 from hub.placement.lack import ROOM, said_of_many
-from hub.placement.model import Lack, QueuedJob
+from hub.placement.model import Lack
 from hub.placement.words import count, listing, named, ordinal, whole_seconds_up
 
 UNREADABLE = "cannot tell: the runners could not be read (this is not a full fleet: ask again)"
+
+
+def of(cause: Cause, now_ms: int, visible: Collection[str] | None = None) -> str:
+    """What one reader is told. `now_ms`: what a hold has left is counted from it; `visible`: None: all."""
+    match cause.kind:
+        case "needs":
+            return needs(cause.needs)
+        case "group" if cause.group is not None:
+            return group(cause.group.name, cause.group.limit, cause.group.runs)
+        case "held":
+            return held(cause.runner, cause.better, cause.until_ms - now_ms, visible)
+        case "turn":
+            return turn(cause.place, cause.runner, visible)
+        case "busy" if cause.lack is not None:
+            return busy(cause.runner, cause.lack, cause.unheard, cause.kept, visible)
+        case "silent":
+            return silent(cause.unheard, cause.of) if cause.readable else UNREADABLE
+        case "nowhere" if cause.stuck is not None:
+            return nowhere(cause.stuck, visible)
+    return none(cause.project)
 
 
 def needs(names: Sequence[str]) -> str:
@@ -32,22 +50,16 @@ def none(project: str) -> str:
     return f"no runner serves {project}"
 
 
-def held(
-    job: QueuedJob,
-    awaited: Verdict,
-    serving: Sequence[Verdict],
-    judgement: Judgement,
-    visible: Collection[str] | None,
-) -> str:
-    """`held for earth-9 (holds the image), 11 s left`."""
-    name = _name(awaited.runner.name, visible, "a better runner")
-    held_ms = 0 if job.held_since_ms is None else judgement.now_ms - job.held_since_ms
-    left = whole_seconds_up(hold_limit_ms(job, judgement.settings) - held_ms)
-    return f"held for {name} ({_why_better(awaited, serving, judgement)}), {left} s left"
+def held(awaited: str, better: str, left_ms: int, visible: Collection[str] | None) -> str:
+    """`held for earth-9 (holds the image), 11 s left`. `better`: what the awaited runner has."""
+    name = _name(awaited, visible, "a better runner")
+    return f"held for {name} ({better}), {whole_seconds_up(max(0, left_ms))} s left"
 
 
-def turn(place: int, runner: str, visible: Collection[str] | None) -> str:
-    """`next in line on earth-9`, `3rd in line`. `place` counts from 1."""
+def turn(place: int | None, runner: str, visible: Collection[str] | None) -> str:
+    """`next in line on earth-9`, `3rd in line`. `place` counts from 1; None: it was not worked out."""
+    if place is None:
+        return "in line for a runner that has room"
     if place > 1:
         return f"{ordinal(place)} in line"
     return f"next in line on {_name(runner, visible, 'a runner')}"
@@ -79,51 +91,25 @@ def silent(unheard: int, of: int) -> str:
     )
 
 
-def nowhere(serving: Sequence[Verdict], visible: Collection[str] | None) -> str:
-    """`no runner can take it: 4 runners, all lack label gpu`, or the fewest changes that would mend it.
-
-    `serving`: the runners that serve the project, nearest to a fit first; each has a lasting lack.
-    """
-    number = f"no runner can take it: {count(len(serving), 'runner')}"
-    nearest = serving[0]
-    lasting = [lack for lack in nearest.lacks if lack.lasting]
-    if len(serving) == 1 and len(lasting) == 1:
-        return f"{number}, it {_phrase(lasting[0], nearest.runner.name, visible)}"
-    if (shared := _shared(serving, visible)) is not None:
+def nowhere(stuck: Stuck, visible: Collection[str] | None) -> str:
+    """`no runner can take it: 4 runners, all lack label gpu`, or the fewest changes that would mend it."""
+    number = f"no runner can take it: {count(stuck.serving, 'runner')}"
+    if stuck.serving == 1 and len(stuck.lasting) == 1:
+        return f"{number}, it {_phrase(stuck.lasting[0], stuck.nearest, visible)}"
+    if (shared := _shared(stuck, visible)) is not None:
         return f"{number}, all {said_of_many(shared)}"
-    name = _name(nearest.runner.name, visible, "one")
-    phrases = [_phrase(lack, nearest.runner.name, visible).partition(";")[0] for lack in lasting]
-    changes = "; ".join(lack.remedy.text for lack in lasting if lack.remedy is not None)
+    name = _name(stuck.nearest, visible, "one")
+    phrases = [_phrase(lack, stuck.nearest, visible).partition(";")[0] for lack in stuck.lasting]
+    changes = "; ".join(lack.remedy.text for lack in stuck.lasting if lack.remedy is not None)
     return f"{number}; nearest is {name}, which {' and '.join(phrases)}: {changes}"
 
 
-def _shared(serving: Sequence[Verdict], visible: Collection[str] | None) -> str | None:
+def _shared(stuck: Stuck, visible: Collection[str] | None) -> str | None:
     """The first lasting lack that all of several runners have in the same words; None: there is none."""
-    if len(serving) < 2:
-        return None
-    said = [
-        [_phrase(lack, verdict.runner.name, visible) for lack in verdict.lacks if lack.lasting]
-        for verdict in serving
-    ]
-    everywhere = set(said[0]).intersection(*said[1:])
-    return next((text for text in said[0] if text in everywhere), None)
-
-
-def _why_better(awaited: Verdict, serving: Sequence[Verdict], judgement: Judgement) -> str:
-    """What the awaited runner has that the others who could take the job have not."""
-    best = awaited.preference[:3]
-    others = [verdict.preference[:3] for verdict in serving if not verdict.lacks]
-    below = min((other for other in others if other > best), default=None)
-    offer = awaited.runner.offer
-    assert offer is not None, "only a runner that polled is awaited"
-    if below is not None and best[0] != below[0]:
-        return "it was not lost under this job"
-    holds = judgement.demand.images and judgement.demand.images <= offer.images
-    if holds and (below is None or best[1] != below[1]):
-        return images_phrase(judgement.demand, offer)
-    if offer.speed_class is not None:
-        return f"speed class {offer.speed_class}"
-    return images_phrase(judgement.demand, offer)
+    out = {_phrase(lack, name, visible) for name, lack in stuck.quarantined}
+    if len(out) == 1:
+        return out.pop()
+    return None if stuck.shared is None else stuck.shared.text
 
 
 def _name(runner: str, visible: Collection[str] | None, instead: str) -> str:

@@ -1,12 +1,13 @@
 """One demand judged on every runner: what waiting reasons, previews and the fleet view read from.
 
 By `fit.lacks` like everything else. A caller judges each distinct demand once and asks the judgement
-as often as it likes; it holds for one instant.
+as often as it likes; it holds for one instant. Who needs the kind of waiting alone asks `lineup`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hub.placement.cause import Fitting, Seen, Stuck, StuckOf
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.lack import distance
@@ -28,6 +29,11 @@ class Verdict:
     def nearness(self) -> tuple[tuple[int, int, int], Preference]:
         """Smaller is nearer to a fit; those that fit are in order of preference."""
         return distance(self.lacks), self.preference
+
+    @property
+    def lasting(self) -> tuple[Lack, ...]:
+        """What waiting will not mend."""
+        return tuple(lack for lack in self.lacks if lack.lasting)
 
     @property
     def lasts(self) -> bool:
@@ -55,13 +61,56 @@ class Judgement:
         """The verdict on one runner; None: it is not in the fleet."""
         return next((verdict for verdict in self.verdicts if verdict.runner.name == runner), None)
 
+    @property
+    def serving(self) -> tuple[Verdict, ...]:
+        """The runners that serve the job's project, nearest to a fit first."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.has("scope"))
+
+    def seen(self, job: QueuedJob) -> Seen:
+        """What `cause` asks, for one of the jobs that share this judgement."""
+        fitting = [
+            Fitting(runner=verdict.runner, best=verdict.preference[:3], there=verdict.there)
+            for verdict in self.verdicts
+            if not verdict.lacks
+        ]
+        could = [verdict for verdict in self.verdicts if verdict.lacks and not verdict.lasts]
+        heard = next((verdict for verdict in could if not verdict.has("silent")), None)
+        return Seen(
+            now_ms=self.now_ms,
+            settings=self.settings,
+            fitting=fitting,
+            could=len(could),
+            unheard=sum(1 for verdict in could if verdict.has("silent")),
+            nearest=None if heard is None else (heard.runner.name, heard.lacks[0]),
+            kept=next((one.runner.name for one in could if _is_kept_for(job, one.runner)), None),
+            stuck=self._stuck,
+        )
+
+    def _stuck(self) -> Stuck | None:
+        if not (serving := self.serving):
+            return None
+        whole = StuckOf()
+        for verdict in serving:
+            whole.add(verdict.runner.name, verdict.lasting)
+        return whole.done(serving[0].runner.name, serving[0].lasting)
+
+
+def _is_kept_for(job: QueuedJob, runner: Runner) -> bool:
+    kept = runner.standing.kept
+    return kept is not None and kept.job == job.id
+
 
 def judge(
-    job: QueuedJob, fleet: Fleet, now_ms: int, rooms: Mapping[str, Headroom] | None = None
+    job: QueuedJob,
+    fleet: Fleet,
+    now_ms: int,
+    rooms: Mapping[str, Headroom] | None = None,
+    lasting: Callable[[str], tuple[Lack, ...]] | None = None,
 ) -> Judgement:
     """Judge `job` on every runner. Jobs of one demand and priority, with nothing of their own, share one.
 
-    `rooms`: the runners' headroom by name, where the caller has it.
+    `rooms`: the runners' headroom by name, and `lasting`: `fit.shape_lacks` of each, where the caller
+    has them.
     """
     demand, settings = job.demand, fleet.settings
     verdicts = []
@@ -71,7 +120,7 @@ def judge(
             Verdict(
                 runner=runner,
                 room=room,
-                lacks=lacks(job, runner, fleet, now_ms, room=room),
+                lacks=lacks(job, runner, fleet, now_ms, room=room, lasting=lasting and lasting(name)),
                 there=is_there(runner, now_ms, settings),
                 preference=preference(demand, runner, room, now_ms, settings, job.lost_on, job.wish),
             )

@@ -1,18 +1,17 @@
 """Why a job waits: exactly one kind, its headline, and the runners with what each lacks.
 
 Worked out from the same fit as the claim. `judge` judges a demand once on every runner; `reason`
-makes the answer for one job and one reader from it. "Full" and "cannot tell" send a person to
-different places and are never reported as one another. What the reader may not see is counted, not
-named, in the headline too.
+makes the answer for one job and one reader from it; the kind is decided in `cause`. "Full" and "cannot
+tell" send a person to different places and are never reported as one another. What the reader may not
+see is counted, not named, in the headline too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
 
 from hub.placement import headline
-from hub.placement.choose import hold_is_over
+from hub.placement.cause import UNREADABLE, Cause, GroupFull, Kind, cause
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.judgement import Judgement, Verdict, judge
 from hub.placement.lack import as_told
@@ -27,6 +26,7 @@ __all__ = [
     "RunnerLacks",
     "Verdict",
     "Waiting",
+    "cause_of",
     "explain",
     "judge",
     "list_runners",
@@ -34,18 +34,7 @@ __all__ = [
     "reason",
 ]
 
-Kind = Literal["needs", "group", "none", "held", "turn", "busy", "silent", "nowhere"]
-
 LISTED = 50  # runners listed with one reason; the others are counted: a page and a message stay small
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFull:
-    """The concurrency group that keeps a job back."""
-
-    name: str
-    limit: int
-    runs: tuple[int, ...] = ()  # that hold it and that the reader may see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +59,7 @@ class Waiting:
 def reason(
     job: QueuedJob,
     judgement: Judgement | None,
-    place_in_line: int = 1,
+    place_in_line: int | None = 1,
     *,
     needs: Sequence[str] = (),
     group: GroupFull | None = None,
@@ -85,14 +74,32 @@ def reason(
     done. `group`: its concurrency group, where that is full. `visible`: names the reader may see;
     None: all. `fleet`: the one that was judged; None: what would mend `nowhere` is not worked out.
     """
-    kind, text = _kind_and_headline(job, judgement, place_in_line, needs, group, visible)
+    why = cause_of(job, judgement, place_in_line, needs=needs, group=group)
+    now_ms = 0 if judgement is None else judgement.now_ms
+    text = headline.of(why, now_ms, visible)
     if judgement is None:
-        return Waiting(kind=kind, headline=text)
+        return Waiting(kind=why.kind, headline=text)
     runners, more = list_runners(judgement, visible, limit=limit)
     mend: tuple[Remedy, ...] = ()
-    if kind == "nowhere" and fleet is not None:
-        mend = fewest(job, _serving(judgement), fleet, judgement.now_ms, visible)
-    return Waiting(kind=kind, headline=text, runners=runners, more=more, mend=mend)
+    if why.kind == "nowhere" and fleet is not None:
+        mend = fewest(job, judgement.serving, fleet, judgement.now_ms, visible)
+    return Waiting(kind=why.kind, headline=text, runners=runners, more=more, mend=mend)
+
+
+def cause_of(
+    job: QueuedJob,
+    judgement: Judgement | None,
+    place_in_line: int | None = None,
+    *,
+    needs: Sequence[str] = (),
+    group: GroupFull | None = None,
+) -> Cause:
+    """The first kind that holds of needs, group and those that the runners decide; see `reason`."""
+    if needs:
+        return Cause(kind="needs", needs=tuple(needs))
+    if group is not None:
+        return Cause(kind="group", group=group)
+    return UNREADABLE if judgement is None else cause(job, judgement.seen(job), place_in_line)
 
 
 def list_runners(
@@ -157,56 +164,3 @@ def place_in_line(
             its.equal += other.priority == job.priority
             its.older += other.priority == job.priority and other.order < job.order
     return 1 + ahead(job, rivals, holding(fleet))
-
-
-def _kind_and_headline(
-    job: QueuedJob,
-    judgement: Judgement | None,
-    place: int,
-    needs: Sequence[str],
-    group: GroupFull | None,
-    visible: Collection[str] | None,
-) -> tuple[Kind, str]:
-    """The first kind that holds, in the order of `Kind`."""
-    if needs:
-        return "needs", headline.needs(needs)
-    if group is not None:
-        return "group", headline.group(group.name, group.limit, group.runs)
-    if judgement is None:
-        return "silent", headline.UNREADABLE
-    serving = _serving(judgement)
-    if not serving:
-        return "none", headline.none(judgement.demand.project)
-    if (awaited := _awaited(job, judgement)) is not None:
-        return "held", headline.held(job, awaited, serving, judgement, visible)
-    fitting = [verdict for verdict in serving if not verdict.lacks]
-    if fitting:
-        nearest = next((verdict for verdict in fitting if verdict.there), fitting[0])
-        return "turn", headline.turn(place, nearest.runner.name, visible)
-    passing = [verdict for verdict in serving if not verdict.lasts]
-    unheard = sum(1 for verdict in passing if verdict.has("silent"))
-    if unheard < len(passing):
-        nearest = next(verdict for verdict in passing if not verdict.has("silent"))
-        kept = next((one.runner.name for one in passing if _is_kept_for(job, one)), None)
-        return "busy", headline.busy(nearest.runner.name, nearest.lacks[0], unheard, kept, visible)
-    if passing:
-        return "silent", headline.silent(unheard, len(passing))
-    return "nowhere", headline.nowhere(serving, visible)
-
-
-def _is_kept_for(job: QueuedJob, verdict: Verdict) -> bool:
-    kept = verdict.runner.standing.kept
-    return kept is not None and kept.job == job.id
-
-
-def _serving(judgement: Judgement) -> list[Verdict]:
-    """The runners that serve the job's project, nearest to a fit first."""
-    return [verdict for verdict in judgement.verdicts if not verdict.has("scope")]
-
-
-def _awaited(job: QueuedJob, judgement: Judgement) -> Verdict | None:
-    """The runner that `job` is held for, if the hold goes on and the runner may still be awaited."""
-    if job.held_for is None or hold_is_over(job, judgement.now_ms, judgement.settings):
-        return None
-    verdict = judgement.of(job.held_for)
-    return verdict if verdict is not None and verdict.there and not verdict.lacks else None
