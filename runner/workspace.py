@@ -5,6 +5,7 @@ looked at that the hub did not name. A commit is fetched with git, in the sandbo
 and the bound on preparing end it like any step. No workspace: the folder stays empty.
 """
 
+import errno
 import logging
 import os
 import tempfile
@@ -30,6 +31,10 @@ MAX_DELTA_COMMITS = 50  # of history, fetched with a commit that the server will
 
 class NotPrepared(Exception):
     """The workspace cannot be had: its words say why. The machinery's fault, not the job's."""
+
+
+class Cramped(NoRoom):
+    """The disk that the workspace is on has no room for it."""
 
 
 def fetch_pack(
@@ -67,7 +72,12 @@ def fetch_pack(
         try:
             persist(fetch, stop, backoff, until="timed_out", give_up_s=max(0.0, until - time.monotonic()))
             pack.seek(0)
-            done = unpack(pack, target, spare_bytes=spare_bytes, go_on=lambda: _go_on(stop, until))
+            try:
+                done = unpack(pack, target, spare_bytes=spare_bytes, go_on=lambda: _go_on(stop, until))
+            except (NoRoom, OSError) as error:
+                if isinstance(error, NoRoom) or error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise Cramped(str(error)) from None
+                raise
         except (Missing, Away) as error:
             raise NotPrepared(f"the workspace cannot be fetched: {error.detail}") from None
         except BadPack as error:

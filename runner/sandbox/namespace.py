@@ -33,6 +33,7 @@ WORK = "/work"
 SCRIPTS = "/run/shunter"
 PROCESSES = 4096  # at a time: the largest builds have hundreds
 SPARE_DISK_MIB = 512  # of the machine's, kept from a job that asks for no figure: for logs and the agent
+DATA_SLACK_MIB = 1024  # what memory fills in a few samples' time
 SHARED_SHARE = 2  # /dev/shm holds half of the memory asked for, as it is the kernel's default
 # What a distribution's own tools need to install packages; without the network's raw sockets and devices.
 CAPABILITIES = (
@@ -234,13 +235,13 @@ class NamespaceSandbox:
         """What the kernel holds each process to, where there is no group to hold all of them.
 
         A core limit of 1 byte is how the kernel is told not to start its handler of core dumps either.
-        Data twice as large as the job's memory is only there to stop what grows faster than is sampled.
+        Data beyond the limit by DATA_SLACK_MIB is only there to stop what grows faster than is sampled.
         """
         words = [program("prlimit") or "prlimit", "--core=1:1"]
         if not self._group.limits("pids"):
             words.append(f"--nproc={PROCESSES}:{PROCESSES}")
         if not self._group.limits("memory") and self._asked.memory_mib is not None:
-            size = 2 * self._asked.memory_mib << 20
+            size = (self._asked.memory_mib + DATA_SLACK_MIB) << 20
             words.append(f"--data={size}:{size}")
         return [*words, "--"]
 

@@ -111,7 +111,7 @@ def _try(work: Path, means: Means) -> str | None:
     try:
         with tempfile.TemporaryDirectory(prefix="check-", dir=work) as folder:
             image = Path(folder, "image")
-            image.write_bytes(zlib.decompress(base64.b85decode(_EMPTY)))
+            image.write_bytes(empty_image())
             asked = Asked(memory_mib=CHECK_MEMORY_MIB, disk_mib=CHECK_DISK_MIB, cpus=1)
             box = NamespaceSandbox(Path(folder, "job"), means, asked, grace_s=0.0, words=_machine())
             stop = Stop()
@@ -133,6 +133,11 @@ def _try(work: Path, means: Means) -> str | None:
     if code != 0:
         return said.decode(errors="replace").strip() or f"`true` ended with {code}"
     return None
+
+
+def empty_image() -> bytes:
+    """A squashfs file with an empty folder."""
+    return zlib.decompress(base64.b85decode(_EMPTY))
 
 
 def _machine() -> tuple[str, ...]:

@@ -34,24 +34,39 @@ class Unpacked:
         Raises SandboxBroken or OSError.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = self._lock(self._folder / f"{name}.lock")  # one unpacks it, the others wait
+        target = self._folder / name
+        lock = self._share(target, image)
         try:
-            target = self._folder / name
-            if not target.is_dir():
-                self._unpack(image, target)
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            os.utime(self._folder / f"{name}.lock")
+            os.utime(lock)
             self._make_room()
             yield target
         finally:
             os.close(lock)
 
+    def _share(self, target: Path, image: Path) -> int:
+        """The descriptor that holds a shared lock on an unpacked image, which is then there.
+
+        Whoever finds it missing unpacks it under a lock of his own; and looks again, for between the two
+        locks it may have been removed.
+        """
+        while True:
+            lock = self._locked(target.with_suffix(".lock"), fcntl.LOCK_SH)
+            if target.is_dir():
+                return lock
+            os.close(lock)
+            lock = self._locked(target.with_suffix(".lock"), fcntl.LOCK_EX)  # one unpacks, the others wait
+            try:
+                if not target.is_dir():
+                    self._unpack(image, target)
+            finally:
+                os.close(lock)
+
     @staticmethod
-    def _lock(path: Path) -> int:
-        """The descriptor of a lock file that nobody has removed meanwhile, locked for this one alone."""
+    def _locked(path: Path, kind: int) -> int:
+        """The descriptor of a lock file that nobody has removed meanwhile."""
         while True:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, kind)
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == os.fstat(lock).st_ino:
                     return lock

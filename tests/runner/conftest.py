@@ -5,6 +5,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from runner.agent import Agent
 from runner.client import Hub
 from runner.config import Config, Timing
 from runner.sandbox.keeper import descendants
+from tests.runner import boxes
 from tests.runner.fakehub import DEADLINE_S, TOKEN, FakeHub, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -147,3 +149,70 @@ def with_mark(mark: str) -> list[int]:
 def gone(mark: str) -> bool:
     """Whether no process with the mark is left, soon."""
     return eventually(lambda: not with_mark(mark), f"{mark} is gone", 10)
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """Two images that any user of this machine may read."""
+    with tempfile.TemporaryDirectory(prefix="shunter-images-", dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        made = [
+            boxes.make_image(tmp_path_factory.mktemp("tree"), folder / f"{letter * 64}.sqfs", text)
+            for letter, text in (("a", "first"), ("b", "second"))
+        ]
+        yield made[0], made[1]
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that any user of this machine may read."""
+    with tempfile.TemporaryDirectory(prefix="shunter-public-", dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def image(images: tuple[Path, Path]) -> Path:
+    return images[0]
+
+
+@pytest.fixture
+def other_image(images: tuple[Path, Path]) -> Path:
+    return images[1]
+
+
+@pytest.fixture(scope="session")
+def plain() -> Iterator[tuple[Path, list[str]]]:
+    """Where and how Python runs as a plain user."""
+    yield from boxes.public_tree()
+
+
+@pytest.fixture(params=["root", "user"])
+def who(request: pytest.FixtureRequest) -> str:
+    """As whom the runner runs."""
+    if request.param == "root" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    return str(request.param)
+
+
+@pytest.fixture
+def box_driver(who: str, plain: tuple[Path, list[str]]) -> Iterator[Callable[..., boxes.Driver]]:
+    """Start processes that hold sandboxes, as root or as a plain user; keywords: its environment."""
+    for name, package in (("bwrap", "bubblewrap"), ("unsquashfs", "squashfs-tools"), ("mke2fs", "e2fsprogs")):
+        boxes.need(name, package)
+    tree, python = plain if who == "user" else (ROOT, [sys.executable])
+    with tempfile.TemporaryDirectory(
+        prefix=f"shunter-{who}-", dir="/var/tmp", ignore_cleanup_errors=True
+    ) as name:
+        made: list[boxes.Driver] = []
+        if who == "user" and os.geteuid() == 0:
+            os.chown(name, boxes.NOBODY, boxes.NOBODY)
+
+        def begin(**environ: str) -> boxes.Driver:
+            made.append(boxes.Driver(Path(name), python, {"PYTHONPATH": str(tree)} | environ))
+            return made[-1]
+
+        yield begin
+        for each in made:
+            each.close()
