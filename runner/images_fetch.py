@@ -143,7 +143,7 @@ class Fetch:
                 part.remove()
                 place.manifest.unlink(missing_ok=True)
                 raise
-            except NotHeld:  # the kept manifest may be the fault: the next fetch asks for it again
+            except (NotHeld, Denied):  # the kept manifest may be the fault: the next fetch asks for it again
                 place.manifest.unlink(missing_ok=True)
                 raise
             except OSError as error:

@@ -26,7 +26,8 @@ CONNECTIONS = 2  # a third carries no more: opening and naming chunks keeps two 
 BATCH_CHUNKS = 64  # measured: larger batches are no faster, and each costs memory
 BATCH_BYTES = 8 * 2**20  # of a body; 64 of the largest chunks would be twice that
 ASK_CHUNKS = 4096  # names in one call of `missing`, as the hub bounds it
-MAX_GARBLED = 5  # answers to one batch with wrong bytes before it is no accident of the way
+MAX_GARBLED = 5  # times that one batch comes or arrives with wrong bytes before it is no accident of the way
+NOT_CHUNKS = (400, 422)  # what a hub says to a body that is not what it should be
 
 
 class Garbled(LinkError):
@@ -137,7 +138,19 @@ class Transfer:
             parts = [frame(name, encode(read(name))) for name, _ in batch]
             body = b"".join((*parts, END))
             del parts
-            self._persist(lambda: link.ask("POST", "/images/chunks", body, MEDIA_TYPE))
+            garbled = 0
+
+            def deliver() -> None:
+                nonlocal garbled
+                try:
+                    link.ask("POST", "/images/chunks", body, MEDIA_TYPE)
+                except Denied as error:
+                    garbled += 1
+                    if error.status not in NOT_CHUNKS or garbled >= MAX_GARBLED:
+                        raise
+                    raise Lost(str(error)) from None  # what was sent was right: the way changed it
+
+            self._persist(deliver)
             self._tell(report, batch, len(body))
 
         self._share(batches(wanted, batch_bytes), move)

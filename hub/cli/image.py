@@ -15,7 +15,7 @@ from hub.cli.words import Argument, Group, Option
 
 Json = dict[str, Any]
 
-app = Group("image", "Images: push, pull, import, list, names, rm, gc.")
+app = Group("image", "Images: push, pull, import, list, names, name, unname, rm, gc.")
 
 _HASH = re.compile(r"(?:cas://blake3/)?([0-9a-f]{64})")
 _SHORT = re.compile(r"[0-9a-f]{8,63}")  # what lists show has 12 digits; fewer than 8 are a guess
@@ -109,6 +109,34 @@ def names(session: Session) -> None:
 
     found = session.client().get("/images/names").json()
     show(session, found, lambda: names_lines(found.get("names") or [], session.paint, now_ms()))
+
+
+@app.command("name")
+def name_it(
+    session: Session,
+    name: Annotated[str, Argument(metavar="NAME", help="The name.")],
+    image: Image,
+    owner: ForOwner = None,
+) -> None:
+    """Let a name point to an image that the hub holds; runs already submitted keep theirs."""
+    from hub.cli.client import segment
+
+    body = {"hash": resolve(session, image), "owner": owner}
+    found = session.client().ask("PUT", f"/images/names/{segment(name)}", body=body, repeat=True).json()
+    show(session, found, lambda: [f"{found['name']} is image {found['hash'][:12]}"])
+
+
+@app.command("unname")
+def unname(
+    session: Session,
+    name: Annotated[str, Argument(metavar="NAME", help="The name.")],
+    owner: ForOwner = None,
+) -> None:
+    """Let a name point to nothing any more; the image stays until a sweep."""
+    from hub.cli.client import segment
+
+    reply = session.client().ask("DELETE", f"/images/names/{segment(name)}", {"owner": owner})
+    show(session, reply.json() if reply.body else {}, lambda: [f"{name} is no image's name any more"])
 
 
 @app.command("rm")

@@ -182,6 +182,9 @@ class ImageHub:
         self.names[name] = wanted
         return told({"name": name, "hash": wanted, "updated_at": "2026-05-01T12:00:00Z", "history": []})
 
+    def delete_name(self, body: bytes, name: str) -> Answer:
+        return Answer(204) if self.names.pop(name, None) else problem(404, f"no image is named {name}")
+
     def delete(self, body: bytes, name: str) -> Answer:
         if name in self.names.values():
             return problem(409, "it has a name: give the name to another image first")
@@ -203,6 +206,7 @@ _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/images", ImageHub.images),
     ("GET", "/images/names", ImageHub.all_names),
     ("PUT", "/images/names/([^/]+)", ImageHub.put_name),
+    ("DELETE", "/images/names/([^/]+)", ImageHub.delete_name),
     ("POST", "/images/gc", ImageHub.gc),
 ]
 

@@ -133,6 +133,18 @@ def test_a_hub_that_is_away_is_given_up_after_the_patience(hub: ImageHub) -> Non
         transfer.send(WANTED, RAW.__getitem__)
 
 
+def test_a_body_that_the_way_has_changed_is_sent_again_and_not_for_ever(
+    hub: ImageHub, transfer: Transfer
+) -> None:
+    hub.faults = [Fault("/chunks", status=422), Fault("/chunks", status=400)]
+    transfer.send(WANTED, RAW.__getitem__)
+    assert set(hub.chunks) == set(RAW)
+    hub.faults = [Fault("/chunks", status=422) for _ in range(20)]
+    with Transfer(hub.address, patience=QUICK) as again, pytest.raises(Denied, match="not now"):
+        again.send(WANTED[:3], RAW.__getitem__)
+    assert len(hub.faults) == 15
+
+
 @pytest.mark.parametrize(("status", "words"), [(403, "not now"), (507, "not now"), (302, "not now")])
 def test_a_refusal_is_not_asked_again(hub: ImageHub, transfer: Transfer, status: int, words: str) -> None:
     hub.faults = [Fault("/chunks", status=status)]

@@ -317,6 +317,16 @@ def test_the_other_verbs_show_what_the_hub_says(shunter: Shunter, hub: ImageHub)
     assert shunter("image").status == 2
 
 
+def test_a_name_is_moved_and_taken_away(shunter: Shunter, hub: ImageHub) -> None:
+    first, second = hub.hold(CONTENT), hub.hold(b"another")
+    hub.names["debian-12"] = first
+    assert shunter("image", "name", "debian-12", second[:9]).out == f"debian-12 is image {second[:12]}\n"
+    assert hub.names == {"debian-12": second}
+    assert shunter("image", "unname", "debian-12").out == "debian-12 is no image's name any more\n"
+    assert hub.names == {}
+    assert shunter("image", "unname", "debian-12").status == 1
+
+
 def test_an_empty_hub_says_how_to_begin(shunter: Shunter, hub: ImageHub) -> None:
     assert shunter("image", "list").out == "no images: shunter image push FILE --name NAME\n"
     assert shunter("image", "names").out == "no names: shunter image push FILE --name NAME\n"
