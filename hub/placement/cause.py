@@ -6,7 +6,7 @@ kept and told to any reader later (`headline.of`); it holds no words made for on
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hub.placement.choose import hold_is_over, hold_limit_ms
@@ -178,6 +178,6 @@ class StuckOf:
             serving=self.serving,
             nearest=nearest,
             lasting=lasting,
-            shared=self._shared[0] if several and self._shared else None,
-            quarantined=tuple(self._quarantined) if every else (),
+            shared=replace(self._shared[0], remedy=None) if several and self._shared else None,
+            quarantined=tuple(sorted(self._quarantined, key=lambda one: one[0])) if every else (),
         )
