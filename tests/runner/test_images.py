@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from hub.carry.transfer import Patience
 from hub.wire.claim import ImageRef
+from runner import images as images_module
 from runner import unpack
 from runner.errors import Aborted
 from runner.images import Images, NoRoom, NotFetched, default_limit_mib
@@ -362,6 +364,29 @@ def test_a_disk_that_fills_on_the_way_is_no_room_and_leaves_nothing(
     assert images.held() == {}
     assert names(tmp_path / "images") == ["manifest"]
     assert ensure(images, image).read_bytes() == CONTENT
+
+
+def test_a_disk_that_is_really_full_is_no_room_and_leaves_nothing(
+    hub: ImageHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it mounts a small disk")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=True)
+    try:
+        images = Images(small / "images", 1000, hub.address, patience=QUICK)
+        fits = hub.hold(made(500_000, seed=6))
+        image = hub.hold(CONTENT)
+        monkeypatch.setattr(images_module, "SPARE_BYTES", -(10**9))  # as if others took it meanwhile
+        ensure(images, fits)
+        with images.use(fits), pytest.raises(NoRoom, match="no space left for the image: it takes 3 MiB"):
+            ensure(images, image)
+        assert set(images.held()) == {fits}
+        assert not list((small / "images").glob("*.part"))
+        assert ensure(images, fits).read_bytes() == made(500_000, seed=6)
+    finally:
+        subprocess.run(["umount", small], check=True)
 
 
 def test_a_disk_that_fails_is_told_as_it_says(
