@@ -8,7 +8,7 @@ import io
 import os
 import sys
 
-from hub.cli import admin, demo, fleet, image, replay, runners, runs, simulate, tokens
+from hub.cli import admin, check, demo, fleet, image, replay, runners, runs, simulate, tokens
 from hub.cli.errors import CliError
 from hub.cli.terminal import one_line
 from hub.cli.words import Group, run
@@ -28,6 +28,7 @@ shunter.add("queue", fleet.queue)
 shunter.add("simulate", simulate.simulate)
 shunter.add("replay", replay.replay)
 shunter.add("token", tokens.app)
+shunter.add("admin", check.app)
 shunter.add("login", fleet.login)
 shunter.add("logout", fleet.logout)
 

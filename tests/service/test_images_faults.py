@@ -12,8 +12,7 @@ import pytest
 
 from hub import app as hub_app
 from hub.blobs import Blobs
-from hub.service import images as images_service
-from hub.service import images_packs
+from hub.store import image_chunks
 from hub.store import images as store
 from hub.store.errors import Closed
 from tests.hubs import Running, running
@@ -186,7 +185,7 @@ async def test_a_hub_killed_between_pack_and_index_leaves_an_orphan_that_is_coll
 
     async with running(tmp_path, database=database) as hub:
         with monkeypatch.context() as patched:
-            patched.setattr(images_packs.store, "add_pack", killed)
+            patched.setattr(image_chunks, "add_pack", killed)
             assert (await send_chunks(hub.admin, image.bodies)).status_code == 500
         assert len(packs_of(hub)) == 1
         clock = hub.clock
@@ -212,8 +211,8 @@ async def test_a_hub_killed_between_index_and_manifest_has_no_image_and_goes_on_
     async with running(tmp_path, database=database) as hub:
         await send_chunks(hub.admin, image.bodies)
         with monkeypatch.context() as patched:
-            patched.setattr(images_service.store, "accept", never)
-            patched.setattr(images_service.store, "drop", never)
+            patched.setattr(store, "accept", never)
+            patched.setattr(store, "drop", never)
             answer = await hub.admin.call("PUT", f"/images/{image.hash}", json=image.manifest())
         assert (answer.status_code, reached.is_set()) == (500, True)
         async with hub.hub.store.read() as conn:
@@ -237,7 +236,7 @@ async def test_a_removal_that_cannot_be_written_leaves_the_image_as_it_was(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(images_service.store, "disown", failing)
+        patched.setattr(store, "disown", failing)
         assert (await hub.admin.call("DELETE", f"/images/{image.hash}")).status_code == 507
     assert await pull(hub.admin, image.hash) == image.data
     assert image.hash in hub.hub.dispatch.fleet.value.images
