@@ -5,12 +5,12 @@ judges all of them in full, or by `lineup`, which looks no further than the kind
 kept and told to any reader later (`headline.of`); it holds no words made for one of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from hub.placement.choose import hold_is_over, hold_limit_ms
-from hub.placement.images import images_phrase
+from hub.placement.images import LACKS, images_phrase, images_rank
 from hub.placement.model import Lack, QueuedJob, Runner, Settings
 
 Kind = Literal["needs", "group", "none", "held", "turn", "busy", "silent", "nowhere"]
@@ -103,8 +103,11 @@ UNREADABLE = Cause(kind="silent", readable=False)
 
 def cause(job: QueuedJob, seen: Seen, place: int | None = None) -> Cause:
     """Why `job` waits for a runner: the first kind that holds. `place`: in line, where it fits somewhere."""
-    if (found := held(job, seen.fitting, seen.now_ms, seen.settings)) is not None:
-        return found
+    awaited = next((one for one in seen.fitting if one.runner.name == job.held_for), None)
+    if awaited is not None:
+        bests = (one.best for one in seen.fitting)
+        if (found := held(job, awaited, bests, seen.now_ms, seen.settings)) is not None:
+            return found
     if seen.fitting:
         goes_to = next((one for one in seen.fitting if one.there), seen.fitting[0])
         return Cause(kind="turn", runner=goes_to.runner.name, place=place)
@@ -119,27 +122,29 @@ def cause(job: QueuedJob, seen: Seen, place: int | None = None) -> Cause:
     return Cause(kind="nowhere", stuck=stuck)
 
 
-def held(job: QueuedJob, fitting: Sequence[Fitting], now_ms: int, settings: Settings) -> Cause | None:
-    """The hold of `job`; None: it is not held, or the hold is over, or nobody is there to be awaited."""
-    if job.held_for is None or hold_is_over(job, now_ms, settings):
-        return None
-    awaited = next((one for one in fitting if one.runner.name == job.held_for and one.there), None)
-    if awaited is None:
+def held(
+    job: QueuedJob, awaited: Fitting, bests: Iterable[Best], now_ms: int, settings: Settings
+) -> Cause | None:
+    """The hold of `job` for `awaited`, on which it fits. `bests`: of all runners on which it fits.
+
+    None: it is not held for it, or not any more, or the runner is not there to be awaited.
+    """
+    if job.held_for != awaited.runner.name or not awaited.there or hold_is_over(job, now_ms, settings):
         return None
     since_ms = now_ms if job.held_since_ms is None else job.held_since_ms
     return Cause(
         kind="held",
-        runner=job.held_for,
-        better=_why_better(job, awaited, fitting),
+        runner=awaited.runner.name,
+        better=_why_better(job, awaited, bests),
         until_ms=since_ms + hold_limit_ms(job, settings),
     )
 
 
-def _why_better(job: QueuedJob, awaited: Fitting, fitting: Sequence[Fitting]) -> str:
+def _why_better(job: QueuedJob, awaited: Fitting, bests: Iterable[Best]) -> str:
     """What the awaited runner has that the others who could take the job have not."""
     best, offer = awaited.best, awaited.runner.offer
     assert offer is not None, "only a runner that polled is awaited"
-    below = min((one.best for one in fitting if one.best > best), default=None)
+    below = min((other for other in bests if other > best), default=None)
     if below is not None and best[0] != below[0]:
         return "it was not lost under this job"
     holds = job.demand.images and job.demand.images <= offer.images
