@@ -147,8 +147,8 @@ def _why_better(job: QueuedJob, awaited: Fitting, bests: Iterable[Best]) -> str:
     below = min((other for other in bests if other > best), default=None)
     if below is not None and best[0] != below[0]:
         return "it was not lost under this job"
-    holds = job.demand.images and job.demand.images <= offer.images
-    if holds and (below is None or best[1] != below[1]):
+    has = job.demand.images and images_rank(job.demand, offer) != LACKS
+    if has and (below is None or best[1] != below[1]):
         return images_phrase(job.demand, offer)
     if offer.speed_class is not None:
         return f"speed class {offer.speed_class}"
