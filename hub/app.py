@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from hub.api import metrics, openapi, problems
+from hub.api import casync, metrics, openapi, problems
 from hub.api.routes import BASE
 from hub.api.routes import routes as api_routes
 from hub.blobs import Blobs
@@ -116,6 +116,7 @@ def build(hub: Hub) -> Starlette:
     """The application around a hub that was started."""
     routes = [
         *api_routes(),
+        *casync.routes(),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz),
         Route("/metrics", metrics.answer),
@@ -136,12 +137,12 @@ def build(hub: Hub) -> Starlette:
 
 
 async def _guarded(work: Callable[[Hub], Awaitable[None]], hub: Hub) -> None:
-    """Start the timers again should one of them ever raise: without them nothing is woken."""
+    """Start the timers, or the rounds, again should one ever raise: without them nothing is woken."""
     while True:
         try:
             await work(hub)
         except Exception:
-            log.exception("a timer failed; the timers go on")
+            log.exception("what goes on by itself failed; it goes on")
             await asyncio.sleep(0.1)
 
 
@@ -153,7 +154,7 @@ def _by_path(
 
     async def answer(request: Request, error: Exception) -> Response:
         path = request.url.path
-        for_program = path.startswith((BASE, "/openapi", "/metrics", "/healthz", "/readyz"))
+        for_program = path.startswith((BASE, casync.BASE, "/openapi", "/metrics", "/healthz", "/readyz"))
         return await (api if for_program else page)(request, error)
 
     return answer
@@ -202,6 +203,7 @@ def serve(config: Config) -> None:
 async def _serve(config: Config) -> None:
     hub = await start(config)
     timers = asyncio.create_task(_guarded(run_timers, hub))
+    rounds = asyncio.create_task(_guarded(lambda hub: hub.dispatch.rounds.run(), hub))
     try:
         if (file := await tokens.first_admin(hub)) is not None:
             log.warning("the first admin token is in %s", file)
@@ -224,6 +226,6 @@ async def _serve(config: Config) -> None:
         await server.serve()
     finally:
         timers.cancel()
-        with suppress(asyncio.CancelledError):
-            await timers
+        rounds.cancel()
+        await asyncio.wait({timers, rounds})
         await stop(hub)

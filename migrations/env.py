@@ -7,8 +7,9 @@ version that says otherwise. There is no alembic.ini, and no other way in.
 from alembic import context
 from sqlmodel import SQLModel
 
+import hub.store.image_casync
 import hub.store.image_tables
-import hub.store.tables  # noqa: F401 - both fill SQLModel.metadata
+import hub.store.tables  # noqa: F401 - all fill SQLModel.metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -22,7 +22,6 @@ def principal_of(request: Request) -> Principal:
 
     The cookie counts for reading only: a page elsewhere can make a browser send it.
     """
-    hub = hub_of(request)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         secret = request.cookies.get(COOKIE, "") if request.method in ("GET", "HEAD") else ""
@@ -31,7 +30,13 @@ def principal_of(request: Request) -> Principal:
         raise Unauthorised(
             "send `Authorization: Bearer TOKEN`; an admin makes tokens with `shunter token add`"
         )
-    principal = access.find(hub.tokens, secret, hub.now_ms()) if len(secret) <= MAX_TOKEN else None
+    principal = find(request, secret)
     if principal is None:
         raise Unauthorised("this token is not known here: it may be mistyped, revoked or expired")
     return principal
+
+
+def find(request: Request, secret: str) -> Principal | None:
+    """The holder of a token, however it came; None: unknown, revoked or expired."""
+    hub = hub_of(request)
+    return access.find(hub.tokens, secret, hub.now_ms()) if len(secret) <= MAX_TOKEN else None

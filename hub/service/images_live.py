@@ -64,6 +64,7 @@ class Catalogue:
     uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS))
     checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CHECKS))
     collecting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one collection at a time
+    naming: asyncio.Lock = field(default_factory=asyncio.Lock)  # casync ids of one image at a time
 
     def seen_by(self, reader: Holder) -> Iterator[LiveImage]:
         """The images that `reader` may read."""

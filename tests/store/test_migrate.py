@@ -18,8 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 from sqlmodel import SQLModel
 
+import hub.store.image_casync
 import hub.store.image_tables
-import hub.store.tables  # noqa: F401 - both fill SQLModel.metadata
+import hub.store.tables  # noqa: F401 - all fill SQLModel.metadata
 from hub import assets
 from hub.store import migrate as migrations
 from hub.store.engine import migrate, open_store
