@@ -224,8 +224,9 @@ class Simulation:
         if len(runner.standing.placed) >= machine.spec.slots:
             return  # it asks again when a job of its own ends
         holds = frozenset(image for image, there_ms in machine.there_ms.items() if there_ms <= now_ms)
-        if runner.offer is not None and runner.offer.images != holds:
-            self.board.set_runner(replace(runner, offer=replace(runner.offer, images=holds)))
+        coming = frozenset(machine.there_ms.keys() - holds)
+        if (offer := runner.offer) is not None and (offer.images, offer.fetching) != (holds, coming):
+            self.board.set_runner(replace(runner, offer=replace(offer, images=holds, fetching=coming)))
         machine.claim += 1
         claim = machine.claim
         self._change(machine, waiting=True, polled_ms=now_ms, heard_ms=now_ms)
