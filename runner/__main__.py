@@ -106,9 +106,9 @@ def serve(settings: config.Config) -> int:
 
 def images_of(settings: config.Config) -> Images | None:
     """The images of this runner, if a tier that it offers uses any. Its folder's lock must be held."""
-    if settings.tiers == ("process",):
-        return None
     limit_mib = default_limit_mib(settings.work) if settings.images_mib is None else settings.images_mib
+    if settings.tiers == ("process",) or limit_mib == 0:
+        return None
     ca = None if settings.ca is None else str(settings.ca)
     address = Address(url=settings.url, token=settings.token, agent=AGENT, ca=ca)
     return Images(settings.work / "images", limit_mib, address)

@@ -130,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
         "--images-mib",
         metavar="MIB",
         type=_within(0, 2**40),
-        help="disk for images [a fifth of it, at most 50 GiB]",
+        help="disk for images, 0 for none [a fifth of it, at most 50 GiB]",
     )
     add("--ca", metavar="FILE", type=Path, help="certificates to trust, instead of the system's")
     add("--once", action="store_true", help="run one job and exit")

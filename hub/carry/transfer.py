@@ -213,11 +213,15 @@ class Transfer:
         threads = [threading.Thread(target=run, args=(link,), daemon=True) for link in others]
         for thread in threads:
             thread.start()
+        run(first)
         try:
-            run(first)
-        finally:
             for thread in threads:
                 thread.join()
+        except BaseException:  # an interrupt: nobody may write on when this has returned
+            self.abort()
+            for thread in threads:
+                thread.join()
+            raise
         if failures:
             raise failures[0]
 

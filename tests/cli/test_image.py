@@ -381,6 +381,19 @@ def test_the_saving_is_told_as_the_share_that_did_not_travel() -> None:
     assert saving(1, 9, "sent", 1, 10**9).startswith("saved 99 %")
 
 
+def test_on_a_terminal_a_bar_shows_bytes_and_rate_and_is_gone_at_the_end(
+    shunter: Shunter, hub: ImageHub, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_progress, "wants_colour", lambda stream: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = shunter("image", "push", file)
+    assert done.status == 0
+    assert "cutting debian.sqfs" in done.err
+    assert "/s" in done.err
+    assert "\x1b[2K" in done.err, "the bar is wiped"
+    assert done.out.startswith("image ")
+
+
 def test_plain_lines_come_seldom_and_tell_the_rate(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     lines = image_progress._Lines("sending", 1_000_000, clock=lambda: now[0])
