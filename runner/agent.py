@@ -17,9 +17,8 @@ from hub.wire.claim import Assignment, GiveBack
 from runner.client import Backoff, Hub, Poll
 from runner.config import Config
 from runner.errors import Aborted, Away, HubError, Locked, Missing, Over
-from runner.images import Images
 from runner.job import Work
-from runner.offer import Offer
+from runner.offer import ImageCache, Offer
 from runner.sandbox import keeper
 from runner.sandbox.base import Reason
 from runner.tiers import Tiers
@@ -40,7 +39,7 @@ class Agent:
         *,
         instance: str | None = None,
         tiers: Tiers | None = None,
-        images: Images | None = None,
+        images: ImageCache | None = None,
     ) -> None:
         """`tiers` None: those of `config`, none of which needs a check. `images` None: it has none."""
         self._config = config

@@ -1,12 +1,28 @@
 """What this machine offers, as the wire's `Claim`: made anew for each poll from facts just read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hub.wire.claim import Claim, Facts, Live
 from runner import facts, speed
 from runner.config import Config
-from runner.images import Images
+from runner.job import ImageSource
+
+
+class ImageCache(ImageSource, Protocol):
+    """The images of a runner, as its claims tell of them; see `images.Images`."""
+
+    changed: Callable[[], None]  # called when any of the following has changed
+
+    def held(self) -> dict[str, str | None]:
+        """The architecture of each image that is here; None: not known."""
+
+    def fetching(self) -> tuple[str, ...]:
+        """Images that are on their way."""
+
+    def taken_mib(self) -> int:
+        """What those have taken of the disk so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +36,10 @@ class Offer:
     kernel: str | None
     os: str | None
     cpu: str | None
-    images: Images | None = None
+    images: ImageCache | None = None
 
     @classmethod
-    def of(cls, config: Config, instance: str | None, images: Images | None = None) -> "Offer":
+    def of(cls, config: Config, instance: str | None, images: ImageCache | None = None) -> "Offer":
         """Look at the machine; measures its speed unless that is known."""
         return cls(
             config=config,
