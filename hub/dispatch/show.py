@@ -77,6 +77,7 @@ def comparison_json(comparison: Comparison) -> str:
                 }
                 for lack in one.lacks
             ],
+            "margin": None if one.margin is None else one.margin.to(None),  # names the row's own runner alone
         }
         for one in comparison.runners
     ]

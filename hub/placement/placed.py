@@ -6,7 +6,7 @@ the runners that mattered and counts the others.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
@@ -35,6 +35,7 @@ class Considered:
     waiting: bool  # its claim was open
     chosen: bool
     lacks: tuple[Lack, ...]  # empty: it fits
+    margin: Told | None = None  # by what the chosen one was ahead of it; None: it is that, or lacks something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +96,16 @@ def compare(
         considered = _considered(job, runner, room, found, chosen, now_ms)
         looked.append((name != chosen, distance(found), key, considered))
     looked.sort(key=lambda one: one[:3])
-    kept = tuple(one[3] for one in looked[:limit])
-    second = next((one for one in looked[1:2] if not one[3].lacks), None)
-    ahead = margin(
-        job.demand,
-        fleet.runners[chosen],
-        looked[0][2],
-        None if second is None else fleet.runners[second[3].runner],
-        None if second is None else second[2],
-    )
+    taken, its = fleet.runners[chosen], looked[0][2]
+    kept = [looked[0][3]]
+    for _, _, key, one in looked[1:limit]:
+        ahead_of = None if one.lacks else margin(job.demand, taken, its, fleet.runners[one.runner], key)
+        kept.append(replace(one, margin=ahead_of))
+    ahead = next((one.margin for one in kept[1:2] if one.margin), None)
+    ahead = ahead or margin(job.demand, taken, its, None, None)
     told, paid = waited(job, chosen, now_ms, fleet.settings) or (None, None)
     more = len(fleet.runners) - len(kept)
-    return Comparison(runners=kept, more=more, margin=ahead, waited=told, paid=paid)
+    return Comparison(runners=tuple(kept), more=more, margin=ahead, waited=told, paid=paid)
 
 
 def _first(names: Iterable[str], chosen: str, limit: int) -> list[str]:

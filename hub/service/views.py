@@ -11,6 +11,7 @@ from hub.dispatch import fleet as live_fleet
 from hub.dispatch.attempts import LiveAttempt
 from hub.dispatch.fleet import LiveRunner
 from hub.dispatch.show import waiting_view
+from hub.placement.choose import hold_limit_ms
 from hub.placement.model import Kept, Shortage
 from hub.placement.need import recent_peak, takes_phrase
 from hub.placement.rank import is_silent
@@ -72,6 +73,8 @@ def job_view(
         exit_code=row.exit_code,
         error=row.error,
         queued_at=row.queued_ms,
+        held_at=row.held_since_ms,
+        held_until=_held_until_ms(hub, row),
         started_at=row.started_ms,
         finished_at=row.finished_ms,
         needs=[str(name) for name in json.loads(row.needs)],
@@ -119,6 +122,14 @@ def _takes(
         takes_phrase("disk", disk_mib, could_have_mib("disk", spec.disk_mib, found, short), recent_disk_mib),
     )
     return ", ".join(part for part in parts if part)
+
+
+def _held_until_ms(hub: Hub, row: JobRow) -> int | None:
+    """When the hold of a job is over at the latest: of one that is done, by the setting alone."""
+    if row.held_since_ms is None:
+        return None
+    live, settings = hub.dispatch.jobs.get(row.id), hub.dispatch.settings
+    return row.held_since_ms + (settings.hold_ms if live is None else hold_limit_ms(live.queued(), settings))
 
 
 def _shortages_of(row: JobRow) -> tuple[Shortage, ...]:

@@ -96,6 +96,7 @@ class Considered(Answer):
     waiting: bool = Field(default=False, description="its claim was open")
     chosen: bool = False
     lacks: list[Lack] = []
+    margin: str | None = Field(default=None, description="by what the chosen one was ahead of this one")
 
 
 class Comparison(Answer):
@@ -152,6 +153,8 @@ class JobView(Answer):
     exit_code: int | None = None
     error: str | None = None
     queued_at: Time | None = None
+    held_at: Time | None = Field(default=None, description="since when it was held for a better runner")
+    held_until: Time | None = Field(default=None, description="when a hold that began is over at the latest")
     started_at: Time | None = None
     finished_at: Time | None = None
     needs: list[str] = []

@@ -82,3 +82,17 @@ def test_the_age_of_what_each_runner_said_is_kept() -> None:
     assert ages == {"a": 2.0, "b": 2.0}
     never = _compared(job(), runner("a"), runner("b", polled_s_ago=None)).runners
     assert never[1].facts_age_s is None
+
+
+def test_every_runner_that_fits_is_told_by_what_the_chosen_one_was_ahead_of_it() -> None:
+    compared = _compared(
+        job(), runner("a", **FAST), runner("b", speed_class=2), runner("c"), runner("d", state="draining")
+    )
+    told = {one.runner: None if one.margin is None else one.margin.to(None) for one in compared.runners}
+    assert told == {
+        "a": None,
+        "b": "ahead of b: speed class 5 against 2",
+        "c": "ahead of c: speed class 5 against 0",
+        "d": None,
+    }
+    assert compared.margin.to(None) == told["b"]
