@@ -24,6 +24,7 @@ from hub.wire.images import MAX_CALL_CHUNKS, ChunksKept, Fetch, ImageSettings, M
 HOUR_MS = 3_600_000  # a chunk that was sent, or need not be, is not collected for so long
 SLACK_MS = 900_000  # a claim is made so much longer, so that asking again soon writes nothing
 MAX_STREAM_BYTES = 2**30  # of one framed body: 4096 chunks of 256 KiB; it is written pack by pack
+STALLED_S = 60.0  # without a byte: longer than any way between living machines breaks off
 CHECK_BYTES = 2**20  # opened in one go of a thread
 
 
@@ -109,7 +110,7 @@ async def _checked(stream: AsyncIterator[bytes]) -> AsyncIterator[list[packs.Arr
     frames = Frames(max_body_bytes=MAX_BODY_BYTES, max_frames=MAX_FRAMES)
     came: list[tuple[str, bytes]] = []
     size = total = 0
-    async for piece in stream:
+    async for piece in _pieces(stream):
         total += len(piece)
         if total > MAX_STREAM_BYTES:
             raise TooLarge(f"a body of chunks has {MAX_STREAM_BYTES} bytes at most: send the rest in another")
@@ -122,6 +123,19 @@ async def _checked(stream: AsyncIterator[bytes]) -> AsyncIterator[list[packs.Arr
     frames.close()
     if came:
         yield await asyncio.to_thread(packs.check, came)
+
+
+async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The pieces of a body. A sender that stalls must not keep its place from others for ever."""
+    while True:
+        try:
+            async with asyncio.timeout(STALLED_S):
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise BadImage(f"nothing came for {STALLED_S:g} s: ask what is missing and send it") from None
+        yield piece
 
 
 async def get(hub: Hub, principal: Principal, name: str) -> bytes:

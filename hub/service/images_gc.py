@@ -126,7 +126,8 @@ def _thin(rows: Iterable[PackRow]) -> list[PackRow]:
     # one with a bad chunk stays until that is healed: then nothing stands in its way
     living = [row for row in rows if row.live > row.doomed and not row.bad]
     mostly = [row for row in living if row.live_bytes - row.doomed_bytes < MOSTLY_GARBAGE * row.bytes]
-    small = [row for row in living if row.bytes < SMALL_BYTES and row not in mostly]
+    thin = {row.id for row in mostly}
+    small = [row for row in living if row.bytes < SMALL_BYTES and row.id not in thin]
     return mostly + (small if len(small) > 1 else [])
 
 

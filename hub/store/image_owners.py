@@ -6,8 +6,6 @@ all of andy's projects, Holder("andy", "andy/demo") that one project.
 
 from dataclasses import dataclass
 
-MAX_HOLDERS = 1000  # whose one image can be: more is a fault of whoever pushes
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:

@@ -232,6 +232,22 @@ async def test_a_sender_that_leaves_half_way_keeps_the_packs_that_were_whole(
     assert await push(one_hub.admin, image) == len(left)
 
 
+async def test_a_sender_that_stalls_loses_its_place(
+    one_hub: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images_chunks, "STALLED_S", 0.01)
+    never = asyncio.Event()
+
+    async def stalls() -> AsyncIterator[bytes]:
+        yield body_of(made(1).bodies)[:1000]
+        await never.wait()
+
+    answer = await one_hub.admin.call("POST", "/images/chunks", content=stalls())
+    assert (answer.status_code, "nothing came" in answer.json()["detail"]) == (422, True)
+    assert not one_hub.hub.images.uploads.locked()
+    assert await push(one_hub.admin, made(1)) == len(made(1).bodies)
+
+
 async def test_one_chunk_is_served_as_it_rests_and_for_ever(one_hub: Running) -> None:
     image = made(1)
     await push(one_hub.admin, image)
