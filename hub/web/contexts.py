@@ -8,7 +8,9 @@ page shows what the API shows.
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
+from hub.web.graph import Graph, graph_of
 from hub.web.log import Log
+from hub.web.spans import Spans, spans_of, tally
 from hub.wire.fleet import QueueView, RunnerView
 from hub.wire.runs import FINAL, Artifact, Comparison, JobStatus, JobView, RunStatus, RunView
 
@@ -65,6 +67,18 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A run at a glance: its jobs on one axis of time, what needs what, and how many are in which state.
+
+    `tally`: status, count, the first such job. `graph` None: no job needs another.
+    """
+
+    spans: Spans
+    graph: Graph | None
+    tally: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
     """The parts of a run's page that its script swaps when the run changes; the log is not one."""
 
@@ -73,6 +87,7 @@ class RunParts:
     frame: Frame
     run: RunView
     final: bool
+    picture: Picture
     detail: Detail | None
 
 
@@ -85,6 +100,7 @@ class RunPage:
     frame: Frame
     run: RunView
     final: bool
+    picture: Picture
     detail: Detail | None
     log: Log | None
 
@@ -136,6 +152,11 @@ Page = RunsPage | RunPage | RunParts | RunnersPage | QueuePage | LoginPage | Err
 PAGES: tuple[type[Page], ...] = (
     RunsPage, RunPage, RunParts, RunnersPage, QueuePage, LoginPage, ErrorPage,
 )  # fmt: skip
+
+
+def picture_of(run: RunView, now_ms: int) -> Picture:
+    """The run at a glance, at `now_ms`."""
+    return Picture(spans=spans_of(run, now_ms), graph=graph_of(run.jobs), tally=tally(run.jobs))
 
 
 def steps_of(job: JobView) -> tuple[Step, ...]:

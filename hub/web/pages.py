@@ -25,6 +25,7 @@ from hub.web.contexts import (
     RunPage,
     RunParts,
     RunsPage,
+    picture_of,
     select,
     steps_of,
 )
@@ -107,12 +108,18 @@ async def run_page(visit: Visit) -> Response:
     detail = await _detail(visit, job) if job else None
     frame = visit.frame(f"Run {run.id}: {run.title or run.project}", "runs")
     final = run.status in FINAL
-    if "fragment" in visit.request.query_params:
-        return visit.site.respond(RunParts(frame=frame, run=run, final=final, detail=detail))
-    log = await _read_log(visit, job) if job else None
-    page = RunPage(frame=frame, run=run, final=final, detail=detail, log=log)
-    # thousands of lines take tens of milliseconds, in which no runner would be answered
-    return await asyncio.to_thread(visit.site.respond, page)
+    log = await _read_log(visit, job) if job and "fragment" not in visit.request.query_params else None
+
+    def answer() -> Response:
+        picture = picture_of(run, frame.now_ms)
+        if "fragment" in visit.request.query_params:
+            parts = RunParts(frame=frame, run=run, final=final, picture=picture, detail=detail)
+            return visit.site.respond(parts)
+        page = RunPage(frame=frame, run=run, final=final, picture=picture, detail=detail, log=log)
+        return visit.site.respond(page)
+
+    # hundreds of jobs and of lines take tens of milliseconds, in which no runner would be answered
+    return await asyncio.to_thread(answer)
 
 
 async def job_page(visit: Visit) -> Response:
@@ -192,6 +199,8 @@ async def on_any_error(request: Request, error: Exception) -> Response:
 
 async def _detail(visit: Visit, job: JobView) -> Detail:
     placed = bool(job.placed)
+    if job.waiting is not None and not job.waiting.runners:  # a run of many jobs tells the headlines alone
+        job = await jobs.view(visit.hub, visit.reader, job.id)
     return Detail(
         job=job,
         final=job.status in FINAL,

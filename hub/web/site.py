@@ -111,6 +111,7 @@ def _environment(templates: Path, version: str) -> Environment:
         "iso",
         "full",
         "duration",
+        "elapsed",
         "span",
         "age",
         "size",

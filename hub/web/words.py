@@ -1,6 +1,6 @@
 """Figures and times as words: pure functions, the time always an argument.
 
-`templates/static/js/words.js` says `duration` and `age` the same way, so that a figure that ticks in
+`templates/static/js/words.js` says `elapsed` and `age` the same way, so that a figure that ticks in
 a browser does not change its form; a test holds the two together. None is shown as a dash by the
 templates, never as 0.
 """
@@ -56,9 +56,17 @@ def duration(span_ms: int) -> str:
     return f"{seconds // _DAY_S} d {seconds % _DAY_S // _HOUR_S} h"
 
 
+def elapsed(span_ms: int) -> str:
+    """A duration that still grows, in whole seconds: `4 s`, `3 min 05 s`; a negative span is 0."""
+    seconds = max(0, span_ms) // 1000
+    return f"{seconds} s" if seconds < _MINUTE_S else duration(1000 * seconds)
+
+
 def span(start: datetime, end: datetime | None, now_ms: int) -> str:
-    """The duration from `start` to `end`; to now where `end` is None."""
-    return duration((now_ms if end is None else epoch_ms(end)) - epoch_ms(start))
+    """The duration from `start` to `end`; what has elapsed up to now where `end` is None."""
+    if end is None:
+        return elapsed(now_ms - epoch_ms(start))
+    return duration(epoch_ms(end) - epoch_ms(start))
 
 
 def age(moment: datetime, now_ms: int) -> str:

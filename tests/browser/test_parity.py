@@ -41,8 +41,8 @@ def test_durations_and_ages_are_said_in_the_same_words(person: Person) -> None:
     spans += [random.Random(7).randrange(10**10) for _ in range(200)]
     now_ms = 1_796_092_500_000
     page = person.open("/runs")
-    said = with_module(page, "words", "(words, spans) => spans.map(words.duration)", spans)
-    assert said == [words.duration(span) for span in spans]
+    said = with_module(page, "words", "(words, spans) => spans.map(words.elapsed)", spans)
+    assert said == [words.elapsed(span) for span in spans]
     said = with_module(
         page,
         "words",

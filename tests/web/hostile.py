@@ -68,12 +68,19 @@ RESULTS = st.builds(
     maybe(st.floats(0, 1e6)),
 )
 ATTEMPTS = st.builds(
-    lambda number, name, moment, ended: AttemptView.model_construct(
-        number=number, runner=name, assigned_at=moment, ended=ended, reason=name
+    lambda number, name, moment, other, ended: AttemptView.model_construct(
+        number=number,
+        runner=name,
+        assigned_at=moment,
+        started_at=other,
+        ended_at=other,
+        ended=ended,
+        reason=name,
     ),
     SMALL,
     HOSTILE,
     TIMES,
+    maybe(TIMES),
     maybe(HOSTILE),
 )
 JOBS = views(
@@ -89,6 +96,8 @@ JOBS = views(
     exit_code=maybe(st.integers(-255, 255)),
     error=maybe(HOSTILE),
     queued_at=maybe(TIMES),
+    held_at=maybe(TIMES),
+    held_until=maybe(TIMES),
     started_at=maybe(TIMES),
     finished_at=maybe(TIMES),
     needs=st.lists(HOSTILE, max_size=2),

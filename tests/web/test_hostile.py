@@ -14,6 +14,7 @@ from hub.web.contexts import (
     RunnersPage,
     RunPage,
     RunsPage,
+    picture_of,
     select,
     steps_of,
 )
@@ -60,7 +61,9 @@ def test_no_text_of_a_run_becomes_markup(run: RunView, path: str, log: str) -> N
     tail = f"##[step 1/1] {log}\n{log}\n".encode("utf-8", "replace")
     shown = fold(tail, start=0, total=len(tail), final=True)
     final = run.status in FINAL
-    harmless(RunPage(frame=FRAME, run=run, final=final, detail=detail, log=shown if detail else None))
+    picture = picture_of(run, NOW_MS)
+    log_shown = shown if detail else None
+    harmless(RunPage(frame=FRAME, run=run, final=final, picture=picture, detail=detail, log=log_shown))
 
 
 @thorough

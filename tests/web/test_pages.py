@@ -161,7 +161,9 @@ async def test_a_placed_job_shows_all_that_was_compared(browser: httpx.AsyncClie
     for words in (
         "Why earth-9",
         "chosen",
-        "fits, was waiting",
+        "ahead of tank: speed class 3 against 1 (was waiting)",
+        "held 4 s for earth-9, which took it",
+        "2.4 s before",
         "lacks label ssd",
         "add the label ssd to mars-1",
     ):

@@ -2,7 +2,7 @@
 // The page is whole without this; nothing here makes a sentence.
 
 import { refreshList } from "./live.js";
-import { age, duration } from "./words.js";
+import { age, elapsed } from "./words.js";
 
 const TICK_MS = 1000;
 
@@ -13,7 +13,7 @@ export function tick() {
   const nowMs = Date.now() + aheadMs;
   for (const element of document.querySelectorAll("time[data-tick]")) {
     const atMs = Date.parse(element.dateTime);
-    const text = element.dataset.tick === "age" ? age(atMs, nowMs) : duration(nowMs - atMs);
+    const text = element.dataset.tick === "age" ? age(atMs, nowMs) : elapsed(nowMs - atMs);
     if (element.textContent !== text) element.textContent = text;
   }
 }

@@ -1,4 +1,4 @@
-// Durations and ages as words: the same as hub/web/words.py, which says why; a test holds the two together.
+// What has elapsed, and ages, as words: the same as hub/web/words.py, which says why; a test holds the two together.
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
@@ -8,10 +8,8 @@ const MAX_AGE_S = 30 * DAY_S;
 const two = (number) => String(number).padStart(2, "0");
 const whole = (value, by) => Math.floor(value / by);
 
-export function duration(spanMs) {
-  const tenths = whole(Math.max(0, spanMs), 100);
-  if (tenths < 100) return `${whole(tenths, 10)}.${tenths % 10} s`;
-  const seconds = whole(tenths, 10);
+export function elapsed(spanMs) {
+  const seconds = whole(Math.max(0, spanMs), 1000);
   if (seconds < MINUTE_S) return `${seconds} s`;
   if (seconds < HOUR_S) return `${whole(seconds, MINUTE_S)} min ${two(seconds % MINUTE_S)} s`;
   if (seconds < DAY_S) return `${whole(seconds, HOUR_S)} h ${two(whole(seconds % HOUR_S, MINUTE_S))} min`;
