@@ -9,6 +9,7 @@ from sqlmodel import SQLModel
 
 import hub.store.image_casync
 import hub.store.image_tables
+import hub.store.result_tables
 import hub.store.tables  # noqa: F401 - all fill SQLModel.metadata
 
 context.configure(

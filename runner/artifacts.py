@@ -12,7 +12,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +31,15 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A file to send. `path` is what is opened, `name` what the hub is told."""
+    """A file to send. `path` is what is opened, `name` what the hub is told.
+
+    `report`: what kind of report it is, junit say; None: none.
+    """
 
     name: str
     path: Path
     bytes: int
+    report: str | None = None
 
 
 @dataclass(slots=True)
@@ -46,31 +50,42 @@ class Search:
     notes: list[str]
 
 
-def search(root: Path, patterns: Sequence[str], *, shown: str | None = None) -> Search:
-    """The files of the workspace `root` that any of `patterns` names, sorted by name. Raises TooMany.
+def search(
+    root: Path,
+    patterns: Sequence[str],
+    *,
+    reports: Mapping[str, Sequence[str]] | None = None,
+    shown: str | None = None,
+) -> Search:
+    """The files of the workspace `root` that any of `patterns` names. Raises TooMany.
 
+    Sorted by name; those that `reports`, patterns by kind, name come first, for what they say is wanted
+    even where another file cannot be kept.
     `shown`: where the job saw its workspace, as its absolute links have it; None: where it is.
     """
     tops = tuple(dict.fromkeys((shown or str(root), str(root), os.path.realpath(root))))
     found = Search(files=[], notes=[])
-    wanted = [(pattern, _compiled(pattern)) for pattern in dict.fromkeys(patterns)]
+    kinds = {pattern: kind for kind, named in (reports or {}).items() for pattern in named}
+    wanted = [(pattern, _compiled(pattern)) for pattern in dict.fromkeys((*kinds, *patterns))]
     matched: set[str] = set()
     for name in sorted(_walk(root)):
         hits = [pattern for pattern, parts in wanted if _matches(parts, name.split("/"))]
         if not hits:
             continue
         matched.update(hits)
-        if (note := _add(found, root, tops, name)) is not None:
+        kind = next((kinds[pattern] for pattern in hits if pattern in kinds), None)
+        if (note := _add(found, root, tops, name, kind)) is not None:
             found.notes.append(note)
         if len(found.files) > MAX_FILES:
             raise TooMany(f"the job leaves more than {MAX_FILES} files: pack them into one")
     if sum(each.bytes for each in found.files) > MAX_TOTAL_BYTES:
         raise TooMany(f"the job leaves more than {MAX_TOTAL_BYTES >> 30} GiB")
     found.notes.extend(f"no file matches {pattern}" for pattern, _ in wanted if pattern not in matched)
+    found.files.sort(key=lambda file: (file.report is None, file.name))
     return found
 
 
-def _add(found: Search, root: Path, tops: tuple[str, ...], name: str) -> str | None:
+def _add(found: Search, root: Path, tops: tuple[str, ...], name: str, report: str | None) -> str | None:
     """Take one file; or why it is left out."""
     if len(name) > MAX_PATH or plain_text(name, MAX_PATH) != name or any(c in name for c in "\n\t\\"):
         return f"left out, for its name cannot be kept: {plain_text(name, 100)!r}"
@@ -86,7 +101,7 @@ def _add(found: Search, root: Path, tops: tuple[str, ...], name: str) -> str | N
         return f"left out, for it is a link to nothing: {name}"
     if not stat.S_ISREG(status.st_mode):
         return f"left out, for it is not a file: {name}"
-    found.files.append(Found(name=name, path=path, bytes=status.st_size))
+    found.files.append(Found(name=name, path=path, bytes=status.st_size, report=report))
     return None
 
 

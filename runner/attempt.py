@@ -10,10 +10,10 @@ import random
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from hub.wire.claim import Assignment, Finish, GiveBack, Heartbeat, LogOffset, Start
+from runner.artifacts import Found
 from runner.client import Backoff, Hub, persist
 from runner.config import Timing
 from runner.errors import Away, HubError, Locked, Missing, Over
@@ -71,12 +71,14 @@ class Attempt:
         """Send a piece of the log, once."""
         return self._fenced(lambda: self.hub.append_log(self.job.id, self.lease, offset, piece))
 
-    def put_artifact(self, name: str, path: Path, size: int) -> None:
-        """Send a file of `size` bytes."""
+    def put_artifact(self, found: Found) -> None:
+        """Send a file that the job left."""
 
         def put() -> None:
-            with path.open("rb") as file:
-                self.hub.put_artifact(self.job.id, self.lease, name, file, size)
+            with found.path.open("rb") as file:
+                self.hub.put_artifact(
+                    self.job.id, self.lease, found.name, file, found.bytes, report=found.report
+                )
 
         self._persist(put, "canceled")
 

@@ -107,14 +107,17 @@ class Hub:
         headers = {"Lease": lease, "Content-Type": "application/octet-stream"}
         return _read(LogOffset, self._ask("POST", f"/jobs/{job}/log?offset={offset}", piece, headers))
 
-    def put_artifact(self, job: int, lease: str, name: str, file: BinaryIO, size: int) -> None:
-        """A file that the job left; read from where `file` stands."""
+    def put_artifact(
+        self, job: int, lease: str, name: str, file: BinaryIO, size: int, *, report: str | None = None
+    ) -> None:
+        """A file that the job left; read from where `file` stands. `report`: what it is to be read as."""
         headers = {
             "Lease": lease,
             "Content-Type": "application/octet-stream",
             "Content-Length": str(size),
         }
-        self._ask("PUT", f"/jobs/{job}/artifacts/{quote(name)}", file, headers)
+        query = "" if report is None else f"?report={quote(report)}"
+        self._ask("PUT", f"/jobs/{job}/artifacts/{quote(name)}{query}", file, headers)
 
     @contextmanager
     def workspace(self, job: int, lease: str) -> Iterator[Iterator[bytes]]:

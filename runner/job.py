@@ -269,17 +269,17 @@ class Work:
 
     def _keep(self, ended: Ended, log_: Log) -> Ended:
         """Send what the job leaves. What cannot be kept, although it was asked for, fails the job."""
-        reports = [pattern for patterns in self.job.reports.values() for pattern in patterns]
-        patterns = [*self.job.artifacts, *reports]
-        if not patterns:
+        if not self.job.artifacts and not self.job.reports:
             return ended
         try:
             shown = self._sandbox.env()["SHUNTER_WORKSPACE"]
-            found = artifacts.search(self._sandbox.workspace, patterns, shown=shown)
+            found = artifacts.search(
+                self._sandbox.workspace, self.job.artifacts, reports=self.job.reports, shown=shown
+            )
             for note in found.notes:
                 log_.note(f"artifacts: {note}")
             for file in found.files:
-                self._attempt.put_artifact(file.name, file.path, file.bytes)
+                self._attempt.put_artifact(file)
         except Aborted:
             return self._stopped() or ended
         except Over:

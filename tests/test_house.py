@@ -49,6 +49,10 @@ ROOMS = {
         why="a leaf that a runner machine carries, over HTTP of the standard library",
         may=("hub.chunks", "blake3"),
     ),
+    "hub.reports": Room(
+        why="a stranger's XML in, bounded values out; pure but for the one file",
+        may=("hub.wire", "defusedxml", "junitparser"),
+    ),
     "hub.wire": Room(why="a leaf that a runner machine carries", may=("pydantic",)),
     "hub.wire.pipeline_yaml": Room(why="the one reader of YAML", may=("pydantic", "yaml", "hub.wire")),
     "hub.store": Room(
@@ -62,7 +66,7 @@ ROOMS = {
         why="the use cases; no HTTP",
         may=(
             "pydantic",  # a name in a path is held to the same type as one in a message
-            *("hub.placement", "hub.store", "hub.dispatch", "hub.chunks", "hub.wire"),
+            *("hub.placement", "hub.store", "hub.dispatch", "hub.chunks", "hub.wire", "hub.reports"),
             *(*GROUND, "hub.blobs", "hub.logs"),
         ),
     ),

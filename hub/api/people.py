@@ -9,7 +9,7 @@ from hub.api.asking import hub_of, principal_of
 from hub.api.bodies import answer, nothing, read_message, spooled
 from hub.config import VERSION
 from hub.errors import BadRequest, NotFound
-from hub.service import artifacts, jobs, preview, queue, runs, workspaces
+from hub.service import artifacts, jobs, preview, queue, results_show, runs, workspaces
 from hub.wire.fleet import Me
 from hub.wire.runs import Submit
 
@@ -83,6 +83,10 @@ async def job_log(request: Request) -> Response:
 
 async def list_artifacts(request: Request) -> Response:
     return answer(await jobs.artifacts(hub_of(request), principal_of(request), path_id(request)))
+
+
+async def job_results(request: Request) -> Response:
+    return answer(await results_show.view(hub_of(request), principal_of(request), path_id(request)))
 
 
 async def get_artifact(request: Request) -> Response:

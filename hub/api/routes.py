@@ -5,7 +5,7 @@ from starlette.routing import Route
 from hub.api import admin, images, people, runner_calls, streams
 from hub.api.route import Call, Param
 from hub.chunks.frames import MEDIA_TYPE
-from hub.wire import claim, fleet, runs
+from hub.wire import claim, fleet, results, runs
 from hub.wire import images as wire
 
 BASE = "/api/v1"
@@ -22,6 +22,7 @@ RUN_FILTERS = (
     Param(name="limit", type="integer"),
 )
 LAST_EVENT = Param(name="Last-Event-ID", where="header", text="goes on after this event of the log")
+REPORT = Param(name="report", text="junit or coverage: read it as such, and tell what it says with the job")
 SSE = "text/event-stream"
 BYTES = "application/octet-stream"
 OWNER = Param(name="owner", text="whose name it is; as far as the token reaches by default")
@@ -38,7 +39,7 @@ CALLS = (
     Call(method="POST", path="/jobs/{id}/decline", handler=runner_calls.decline, who="runner", takes=claim.GiveBack, text="This runner will not take it; the job keeps its place in the queue"),
     Call(method="POST", path="/jobs/{id}/release", handler=runner_calls.release, who="runner", takes=claim.GiveBack, text="Given back; queued again at once, no retry spent"),
     Call(method="GET", path="/jobs/{id}/workspace", handler=runner_calls.get_workspace, who="runner", params=(LEASE,), media="application/zstd", text="The packed folder the job runs in: tar, zstd"),
-    Call(method="PUT", path="/jobs/{id}/artifacts/{path:path}", handler=runner_calls.put_artifact, who="runner", takes_bytes=True, gives=runs.Artifact, status=201, params=(LEASE,), text="A file that the job left"),
+    Call(method="PUT", path="/jobs/{id}/artifacts/{path:path}", handler=runner_calls.put_artifact, who="runner", takes_bytes=True, gives=runs.Artifact, status=201, params=(LEASE, REPORT), text="A file that the job left"),
     Call(method="POST", path="/runner/drain", handler=runner_calls.drain, who="runner", takes=claim.Drain, text="The runner finishes what it has and is offered nothing more"),
     # people and programs
     Call(method="POST", path="/runs", handler=people.submit_run, who="submit", takes=runs.Submit, gives=runs.Submitted, status=201, text="Submit a pipeline"),
@@ -55,6 +56,7 @@ CALLS = (
     Call(method="POST", path="/jobs/{id}/retry", handler=people.retry_job, who="submit", gives=runs.Submitted, status=201, text="A new run of this job and of those that need it"),
     Call(method="GET", path="/jobs/{id}/artifacts", handler=people.list_artifacts, who="read", gives=runs.ArtifactList, text="What its newest attempt left"),
     Call(method="GET", path="/jobs/{id}/artifacts/{path:path}", handler=people.get_artifact, who="read", media=BYTES, text="One file that it left"),
+    Call(method="GET", path="/jobs/{id}/results", handler=people.job_results, who="read", gives=results.Results, text="Its tests: how many, which failed, which are slow or flaky; its coverage"),
     Call(method="POST", path="/preview", handler=people.preview_run, who="read", takes=runs.Submit, gives=runs.Preview, text="Where the jobs of a pipeline would go now; nothing is queued"),
     Call(method="HEAD", path="/workspaces/{hash}", handler=people.has_workspace, who="submit", params=(PROJECT,), text="200: the hub has this packed folder; 404: send it", status=200),
     Call(method="PUT", path="/workspaces/{hash}", handler=people.put_workspace, who="submit", takes_bytes=True, gives=fleet.WorkspaceSaved, status=201, params=(PROJECT,), text="A packed folder (tar, zstd), named by the BLAKE3 of its bytes"),

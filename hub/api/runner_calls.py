@@ -11,7 +11,7 @@ from hub.api.asking import hub_of, principal_of
 from hub.api.bodies import answer, nothing, read_body, read_message, spooled
 from hub.api.people import number, path_id
 from hub.errors import BadRequest
-from hub.service import artifacts, attempts, claims, workspaces
+from hub.service import artifacts, attempts, claims, results, workspaces
 from hub.wire.base import MAX_LOG_PIECE_BYTES
 from hub.wire.claim import Claim, Drain, Finish, GiveBack, Heartbeat, Start
 
@@ -92,8 +92,13 @@ async def put_artifact(request: Request) -> Response:
     hub, principal, lease = hub_of(request), principal_of(request), lease_of(request)
     attempt = await attempts.mine(hub, principal, path_id(request), lease)
     path = artifacts.check_path(request.path_params["path"])
+    report = request.query_params.get("report")
+    kind = None if report is None else results.kind_of(report)
     async with spooled(request, hub.spool, hub.config.artifact_mib * 2**20) as (file, size, digest):
-        return answer(await artifacts.put(hub, attempt, path, file, size, digest), 201)
+        kept = await artifacts.put(hub, attempt, path, file, size, digest)
+        if kind is not None:
+            await results.put(hub, attempt, kind, path, file)
+        return answer(kept, 201)
 
 
 async def get_workspace(request: Request) -> Response:

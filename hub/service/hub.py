@@ -1,5 +1,6 @@
 """What every use case works with. A value that holds the parts; it has no behaviour of its own."""
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class Hub:
     tokens: Tokens = field(default_factory=Tokens)
     images: Catalogue = field(default_factory=Catalogue)
     recent: dict[tuple[str, str], Recent] = field(default_factory=dict)  # by project and job name
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a report is read
 
     @property
     def events(self) -> Events:

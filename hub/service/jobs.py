@@ -5,7 +5,7 @@ import json
 
 from hub.dispatch.show import told_view
 from hub.errors import BadRequest, NotFound
-from hub.service import history, ready, runs
+from hub.service import history, ready, results, runs
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.reach import visible_runners
@@ -36,7 +36,8 @@ async def view(hub: Hub, principal: Principal, job_id: int) -> JobView:
         attempts = await store.attempts_of(conn, [job_id])
         others = await store.jobs_of(conn, row.run_id) if row.status == "blocked" else []
     await history.learned(hub, row.project, row.name)
-    return job_view(hub, principal, row, attempts.get(job_id, []), undone_needs(row, others))
+    view = job_view(hub, principal, row, attempts.get(job_id, []), undone_needs(row, others))
+    return (await results.with_results(hub, [view]))[0]
 
 
 async def placement(hub: Hub, principal: Principal, job_id: int) -> Comparison:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from hub.dispatch.attempts import LiveRun
 from hub.errors import BadRequest, NotFound, Unprocessable
-from hub.service import history, images_names, ready
+from hub.service import history, images_names, ready, results
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.views import job_view, run_view, undone_needs
@@ -172,7 +172,7 @@ async def view(hub: Hub, principal: Principal, run_id: int) -> RunView:
     for name in {job.name for job in jobs}:
         await history.learned(hub, row.project, name)
     views = [job_view(hub, principal, job, attempts.get(job.id, []), undone_needs(job, jobs)) for job in jobs]
-    return run_view(row, views)
+    return run_view(row, await results.with_results(hub, views))
 
 
 async def find(

@@ -66,6 +66,7 @@ class Job(SQLModel, table=True):
             postgresql_where=text("finished_ms IS NULL"),
         ),
         Index("jobs_history", "project", "name", "finished_ms"),
+        Index("jobs_by_queued", "queued_ms"),  # for a day of the queue
     )
 
     id: int | None = Field(default=None, primary_key=True)

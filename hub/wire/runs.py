@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from hub.wire.base import Answer, Hash, Project, Request, Text, Time
 from hub.wire.claim import ImageRef, Short, StepResult, Workspace
+from hub.wire.results import TestCounts
 
 JobStatus = Literal[
     "blocked", "queued", "assigned", "preparing", "running", "canceling",
@@ -182,6 +183,8 @@ class JobView(Answer):
     steps: list[str] = []
     results: list[StepResult] = []
     log_bytes: int = 0
+    tests: TestCounts | None = Field(default=None, description="of the newest attempt; null: it left none")
+    coverage: float | None = Field(default=None, description="of its lines, from 0 to 1; null: it left none")
     waiting: Waiting | None = None
     attempts: list[AttemptView] = []
 

@@ -106,6 +106,25 @@ def test_a_job_leaves_its_files_and_its_reports(hub: FakeHub, start: Start) -> N
     assert b"artifacts: 3 files, 0.0 MiB\n" in hub.log(1)
 
 
+def test_reports_are_sent_first_each_as_what_it_is_also_of_a_job_that_failed(
+    hub: FakeHub, start: Start
+) -> None:
+    run = "mkdir cov; touch a r.xml cov/c.xml cov/d.xml; exit 3"
+    reports = {"junit": ["**/r.xml", "none.xml"], "coverage": ["cov"]}
+    hub.queue(1, run, artifacts=["a", "r.xml"], reports=reports)
+    start()
+    said = hub.finish_of(1)
+    assert (said["outcome"], said["exit_code"]) == ("failed", 3)
+    sent = [call.path.partition("/artifacts/")[2] for call in hub.calls if call.method == "PUT"]
+    assert sent == [
+        "cov/c.xml?report=coverage",
+        "cov/d.xml?report=coverage",
+        "r.xml?report=junit",
+        "a",
+    ]
+    assert b"artifacts: no file matches none.xml\n" in hub.log(1)
+
+
 def test_a_job_that_failed_leaves_its_files_too(hub: FakeHub, start: Start) -> None:
     hub.queue(1, "echo r > r.xml; exit 1", artifacts=["r.xml"])
     start()

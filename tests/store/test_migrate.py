@@ -20,6 +20,7 @@ from sqlmodel import SQLModel
 
 import hub.store.image_casync
 import hub.store.image_tables
+import hub.store.result_tables
 import hub.store.tables  # noqa: F401 - all fill SQLModel.metadata
 from hub import assets
 from hub.store import migrate as migrations

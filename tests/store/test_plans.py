@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from hub.store import artifacts, history, runners, runs, startup, tokens
+from hub.store import artifacts, history, results, runners, runs, startup, tokens
 from hub.store import attempts as attempt_store
 from hub.store import jobs as job_store
 from hub.store.engine import Store
 from tests.store.making import beat, claim, end, finish, start, submit
 
 ALLOWED = ("SCAN runners USING INDEX",)  # at a start all of them are wanted, in order
-TABLES = "jobs|attempts|runs|runners|tokens|artifacts|declines|workspaces"
+TABLES = "jobs|attempts|runs|runners|tokens|artifacts|declines|workspaces|reports"
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ async def work(store: Store) -> None:
     await beat(store, jobs[0], lease, now_ms=3000)
     file = artifacts.NewArtifact(job=jobs[0], lease=lease, path="a", bytes=1, hash="00")
     await artifacts.put(store.writer, file)
+    await results.put(store.writer, results.NewReport(job=jobs[0], lease=lease, path="a", kind="junit"))
     await finish(store, jobs[0], lease)
     for number in (1, 2, 3):
         await claim(store, jobs[2], number=number)
@@ -67,6 +68,10 @@ async def work(store: Store) -> None:
         await runs.comparison(conn, jobs[0], 1)
         await history.recent(conn, project="andy/demo", name="a")
         await artifacts.listing(conn, jobs[0])
+        await results.held(conn, job=jobs[0], attempt=1, path="a")
+        await results.of_job(conn, jobs[0])
+        await results.totals(conn, jobs)
+        await results.outcomes(conn, project="andy/demo", name="a", job=jobs[0])
         await runners.by_hash(conn, "h")
         await tokens.by_hash(conn, "h")
         await startup.load(conn, declines_since_ms=0)
