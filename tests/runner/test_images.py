@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 from hub.carry.transfer import Patience
 from hub.wire.claim import ImageRef
 from runner import images as images_module
-from runner import unpack
+from runner import leftovers, unpack
 from runner.errors import Aborted
 from runner.images import Images, NoRoom, NotFetched, default_limit_mib
 from runner.images_shelf import Shelf
@@ -269,6 +270,33 @@ def test_a_change_that_keeps_size_and_time_is_found_by_the_deep_check(hub: Image
     images = cache()
     assert images.held() == {other: None}
     assert ensure(images, image).read_bytes() == CONTENT
+
+
+def test_the_check_of_a_runner_reads_every_image_and_drops_what_is_wrong(
+    tmp_path: Path, hub: ImageHub
+) -> None:
+    image, other = hub.hold(CONTENT), hub.hold(made(500_000, seed=9))
+    images = Images(tmp_path / "images", 100, hub.address, patience=QUICK)
+    path = ensure(images, image)
+    ensure(images, other)
+    status = path.stat()
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.write(b"wrong")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def check() -> str:
+        command = [sys.executable, "-m", "runner", "check", "--work", str(tmp_path), "--tiers", "process"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    lock = leftovers.take(tmp_path)
+    assert "images kept: not read, for a runner works in this folder" in check()
+    os.close(lock)
+    told = check()
+    assert "images kept: 1, 0.5 MiB, each found to have its name" in told
+    assert f"image {image} was not what its name says, and is dropped" in told
+    assert "images kept: 1, 0.5 MiB, each found to have its name" in check()
+    assert not path.exists()
 
 
 def test_what_was_not_used_for_longest_goes_first_and_what_is_used_stays(hub: ImageHub, cache: Cache) -> None:
