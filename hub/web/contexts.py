@@ -106,6 +106,20 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinesPage:
+    """A page of a job's log; pages count from 1. `count`: lines of the log in all."""
+
+    template: ClassVar[str] = "lines.html"
+
+    frame: Frame
+    job: JobView
+    log: Log
+    page: int
+    pages: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnersPage:
     """The runners, by name."""
 
@@ -148,9 +162,9 @@ class ErrorPage:
     detail: str
 
 
-Page = RunsPage | RunPage | RunParts | RunnersPage | QueuePage | LoginPage | ErrorPage
+Page = RunsPage | RunPage | RunParts | LinesPage | RunnersPage | QueuePage | LoginPage | ErrorPage
 PAGES: tuple[type[Page], ...] = (
-    RunsPage, RunPage, RunParts, RunnersPage, QueuePage, LoginPage, ErrorPage,
+    RunsPage, RunPage, RunParts, LinesPage, RunnersPage, QueuePage, LoginPage, ErrorPage,
 )  # fmt: skip
 
 

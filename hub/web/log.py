@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from hub.web.ansi import PLAIN, Pen, Piece, draw
 
-MAX_LINES = 5000  # lines on a page: more of them make a browser slow, and the raw log has all
-TAIL_BYTES = 2**20  # read for a page: MAX_LINES lines of 200 bytes
+MAX_LINES = 1000  # lines on a page: ten screens; more make it slow, and the script fetches what is asked for
+TAIL_BYTES = 2**18  # read for a page: MAX_LINES lines of 250 bytes
 
 STEP = re.compile(r"##\[step ([0-9]{1,4})/([0-9]{1,4})\] ?(.*)")
 EXIT = re.compile(r"##\[exit (-?[0-9]{1,4})\] ?(.*)")
@@ -67,9 +67,20 @@ class _Open:
     lines: list[Line] = field(default_factory=list)
 
 
-def fold(tail: bytes, *, start: int, total: int, final: bool) -> Log:
+def fold(
+    tail: bytes,
+    *,
+    start: int,
+    total: int,
+    final: bool,
+    first: int = 1,
+    within: bytes = b"",
+    opened: bool = False,
+) -> Log:
     """The log whose bytes from `start` to `total` are `tail`.
 
+    `first`: the number of its first line, `within`: the marker of the step that this stands in, where it
+    is the middle of a log. `opened`: every fold is open, for a reader without scripts.
     Unless `final`, what follows the last newline is left to the stream, which sends it again whole.
     Where `start` is not 0 the first, torn line is dropped.
     """
@@ -78,16 +89,18 @@ def fold(tail: bytes, *, start: int, total: int, final: bool) -> Log:
     if lines and not lines[-1]:
         lines.pop()
     dropped = torn or len(lines) > MAX_LINES
-    number = None if torn else max(0, len(lines) - MAX_LINES) + 1
+    number = None if torn else max(0, len(lines) - MAX_LINES) + first
     pen = PLAIN
     open_folds = [_Open()]
+    if within:
+        _place(open_folds, within.decode("utf-8", "replace"), pen, None)
     for raw in lines[: -MAX_LINES or None] if len(lines) > MAX_LINES else ():
         pen = draw(raw, pen)[1]
     for raw in lines[-MAX_LINES:]:
         pen, number = _place(open_folds, raw, pen, number)
     folds = [part for part in open_folds if part.lines or part.step]
     return Log(
-        folds=tuple(_close(part, last=part is folds[-1], alone=len(folds) == 1) for part in folds),
+        folds=tuple(_close(part, is_open=opened or part is folds[-1]) for part in folds),
         offset=offset,
         total=max(total, offset),
         dropped=dropped,
@@ -123,9 +136,8 @@ def _place(folds: list[_Open], raw: str, pen: Pen, number: int | None) -> tuple[
     return after, following
 
 
-def _close(part: _Open, *, last: bool, alone: bool) -> Fold:
-    """Open is what one looks for: a step that failed, that runs, or that is the only one."""
-    succeeded = part.exit_code == 0
+def _close(part: _Open, *, is_open: bool) -> Fold:
+    """Open is what one looks for: a step that failed or that runs, and the last one."""
     return Fold(
         step=part.step,
         steps=part.steps,
@@ -133,5 +145,5 @@ def _close(part: _Open, *, last: bool, alone: bool) -> Fold:
         exit_code=part.exit_code,
         took=part.took,
         lines=tuple(part.lines),
-        open=not succeeded or last or alone,
+        open=is_open or part.exit_code != 0,
     )

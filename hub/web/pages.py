@@ -20,6 +20,7 @@ from hub.web import forms
 from hub.web.contexts import (
     RUN_STATUSES,
     Detail,
+    LinesPage,
     QueuePage,
     RunnersPage,
     RunPage,
@@ -29,6 +30,7 @@ from hub.web.contexts import (
     select,
     steps_of,
 )
+from hub.web.lines import PAGE_LINES, read_page
 from hub.web.log import TAIL_BYTES, Log, fold
 from hub.web.site import PRIVATE, SECURITY_HEADERS, Site, open_site
 from hub.web.visit import Endpoint, Visit, endpoint, error_page, form_endpoint, go, visit_of
@@ -47,6 +49,7 @@ def routes() -> list[BaseRoute]:
         "/runs/{id:int}": run_page,
         "/jobs/{id:int}": job_page,
         "/jobs/{id:int}/log": log_page,
+        "/jobs/{id:int}/lines": lines_page,
         "/runners": runners_page,
         "/queue": queue_page,
         "/login": forms.login_page,
@@ -143,6 +146,27 @@ async def log_page(visit: Visit) -> Response:
     headers = {**SECURITY_HEADERS, "cache-control": PRIVATE, "vary": "cookie"}
     headers["content-disposition"] = f'inline; filename="job-{job_id}.log"'
     return StreamingResponse(pieces(), media_type="text/plain", headers=headers)
+
+
+async def lines_page(visit: Visit) -> Response:
+    """The log of a job's newest attempt by pages: `?page=`, or `?line=`, which leads to its page."""
+    job = await jobs.view(visit.hub, visit.reader, visit.id())
+    if line := visit.number("line"):
+        return go(f"/jobs/{job.id}/lines?page={1 + (line - 1) // PAGE_LINES}#L{line}")
+
+    async def read(offset: int) -> tuple[bytes, int]:
+        return await jobs.log(visit.hub, visit.reader, job.id, attempt=job.attempt, offset=offset)
+
+    found = await read_page(read, max(1, visit.number("page") or 1), job.status in FINAL)
+    page = LinesPage(
+        frame=visit.frame(f"Log of {job.name}", "runs"),
+        job=job,
+        log=found.log,
+        page=found.page,
+        pages=found.pages,
+        count=found.count,
+    )
+    return await asyncio.to_thread(visit.site.respond, page)
 
 
 async def runners_page(visit: Visit) -> Response:

@@ -86,7 +86,7 @@ def test_a_run_is_watched_live_from_waiting_to_its_end(people: People, admin: Ap
 
     # the other job can go nowhere: what lacks, and what would mend it
     assert page.evaluate("window.stays") is True
-    page.locator("#run-jobs").get_by_role("link", name="publish").click()
+    page.locator(".job-list").get_by_role("link", name="publish").click()
     expect(headline).to_contain_text("lacks label vault")
     expect(page.locator(".lack.is-lasting")).to_contain_text("lacks label vault")
     expect(page.locator(".lack .remedy").first).to_contain_text("vault")
@@ -168,11 +168,12 @@ def test_the_keyboard_reaches_the_content_and_each_job(people: People, admin: Ap
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     reached: list[str] = []
-    for _ in range(6):
+    for _ in range(9):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.innerText.split('\\n')[0].trim()"))
     assert reached[:2] == ["andy/demo", "Cancel run"]
-    assert reached[2:4] == ["build", "publish"]
+    assert reached[2:5] == ["1 queued", "1 blocked", "What needs what"]
+    assert reached[5:7] == ["build", "publish"]
     admin.call("POST", f"/runs/{run}/cancel")
 
 

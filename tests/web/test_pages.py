@@ -11,9 +11,10 @@ from jinja2 import Environment, meta, nodes
 from hub import assets
 from hub.web.contexts import PAGES, Frame, select
 from hub.web.contexts import Page as Context
+from hub.web.log import MAX_LINES
 from hub.web.site import CONTENT_POLICY, Site, open_site
 from hub.wire.fleet import QueueView
-from hub.wire.runs import Shortage
+from hub.wire.runs import JobView, Remedy, Shortage
 from tests.web import samples
 from tests.web.reading import Page
 from tests.web.serving import Answers
@@ -221,7 +222,81 @@ async def test_the_end_of_a_long_log_is_read_piece_by_piece(
     assert "line 0199999" in page.text
     assert "Only the end is shown" in page.text
     assert page.all("section", id="log")[0]["data-offset"] == str(len(answers.log_bytes))
-    assert len(page.all("div", class_="l")) == 5000
+    assert len(page.all("div", class_="l")) == MAX_LINES
+
+
+async def test_a_log_is_read_by_pages_whose_lines_have_their_numbers(
+    browser: httpx.AsyncClient, answers: Answers
+) -> None:
+    answers.log_bytes = b"##[step 1/1] make\n" + b"".join(b"line %d\n" % number for number in range(2, 2501))
+    page = page_of(await browser.get("/jobs/171/lines?page=2"))
+    assert "page 2 of 3" in page.text
+    assert "2500 lines" in page.text
+    assert page.all("div", id="L1001")
+    assert page.all("div", id="L2000")
+    assert not page.all("div", id="L2001")
+    assert [each for each in page.all("details", class_="fold") if "open" in each]
+    assert page.all("a", rel="next", href="/jobs/171/lines?page=3")
+    assert page.all("a", rel="prev", href="/jobs/171/lines?page=1")
+    last = page_of(await browser.get("/jobs/171/lines?page=99"))
+    assert "page 3 of 3" in last.text
+    assert not last.all("a", rel="next")
+
+
+async def test_a_line_leads_to_its_page(browser: httpx.AsyncClient) -> None:
+    answer = await browser.get("/jobs/171/lines?line=1001")
+    assert answer.headers["location"] == "/jobs/171/lines?page=2#L1001"
+    assert (await browser.get("/jobs/171/lines?line=x")).status_code == 400
+
+
+async def test_a_run_of_many_jobs_still_shows_what_each_runner_lacks_for_the_one_that_is_looked_at(
+    browser: httpx.AsyncClient, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brief = samples.waiting_nowhere().model_copy(update={"runners": [], "more": 3})
+    answers.run = samples.run(
+        jobs=[job.model_copy(update={"waiting": brief}) if job.waiting else job for job in samples.jobs()]
+    )
+
+    async def in_full(hub: Any, principal: Any, job_id: int) -> JobView:
+        return next(job for job in samples.jobs() if job.id == job_id)
+
+    monkeypatch.setattr("hub.web.pages.jobs.view", in_full)
+    page = page_of(await browser.get("/runs/42?job=173"))
+    assert len(page.all("li", class_="lack is-lasting")) == 3
+
+
+async def test_a_job_is_a_bar_and_a_box_that_lead_to_it(browser: httpx.AsyncClient) -> None:
+    page = page_of(await browser.get("/runs/42?job=171"))
+    bars = [each for each in page.all("svg", class_="time") if each.get("role") == "img"]
+    assert len(bars) == 5
+    assert bars[1]["aria-label"] == (
+        "waited for what it needs 19 s, waited for a runner 2 min 07 s, was held for a better runner 15 s, "
+        "was prepared 12 s, ran 2 min 22 s"
+    )
+    assert page.all("rect", class_="t t-running is-lost")
+    assert page.all("rect", class_="t t-running is-running")
+    assert page.all("a", class_="box is-running is-here", href="/runs/42?job=171#run-detail")
+    assert "deploy blocked; needs test (python=3.12), train" in page.text
+    assert page.all("a", class_="status is-failed", href="/runs/42?job=172#run-detail")
+
+
+async def test_a_blocked_job_leads_to_the_jobs_that_it_waits_for(browser: httpx.AsyncClient) -> None:
+    page = page_of(await browser.get("/runs/42?job=174"))
+    needed = page.html.partition('class="needed"')[2].partition("</ul>")[0]
+    assert 'href="/runs/42?job=171#run-detail"' in needed
+    assert 'href="/runs/42?job=173#run-detail"' in needed
+    assert 'href="/runs/42?job=170#run-detail"' not in needed
+
+
+async def test_the_fewest_changes_that_would_mend_it_stand_in_a_list(
+    browser: httpx.AsyncClient, answers: Answers
+) -> None:
+    mend = [Remedy(text="add the label gpu to mars-1", change={}), Remedy(text="start tank", change={})]
+    waiting = samples.waiting_nowhere().model_copy(update={"mend": mend})
+    answers.run = samples.run(jobs=[samples.job(status="queued", waiting=waiting)])
+    text = page_of(await browser.get("/runs/42")).text
+    assert "The fewest changes that would mend it add the label gpu to mars-1start tank" in text
+    assert "for 2 min 10 s, as of 4 s ago" in text
 
 
 async def test_the_fragment_has_the_parts_without_log_and_frame(browser: httpx.AsyncClient) -> None:

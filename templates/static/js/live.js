@@ -19,20 +19,39 @@ export async function fetchPage(address) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
-// Put `fresh` in the place of `old`; true where something was exchanged.
+// Make `old` what `fresh` is; true where something changed. Elements that stay what they are stay the same
+// elements: what scrolls stays where it is scrolled to, and three hundred rows cost what changed in them.
 export function swap(old, fresh) {
   if (!old || !fresh || old.isEqualNode(fresh) || isSelected(old)) return false;
   const kept = new Map([...old.querySelectorAll("details[data-keep]")].map((each) => [each.dataset.keep, each.open]));
   for (const each of fresh.querySelectorAll("details[data-keep]")) {
     if (kept.has(each.dataset.keep)) each.open = kept.get(each.dataset.keep);
   }
-  const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
-  const taken = document.importNode(fresh, true);
-  old.replaceWith(taken);
-  if (focused) {
-    [...taken.querySelectorAll(CONTROLS)].find((each) => keyOf(each) === focused)?.focus({ preventScroll: true });
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const key = focused && keyOf(focused);
+  liken(old, fresh);
+  if (focused && !focused.isConnected) {
+    [...old.querySelectorAll(CONTROLS)].find((each) => keyOf(each) === key)?.focus({ preventScroll: true });
   }
   return true;
+}
+
+function liken(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) {
+    old.replaceWith(document.importNode(fresh, true));
+  } else if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.nodeValue = fresh.nodeValue;
+  } else {
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+    after.forEach((child, index) => {
+      if (before[index]) liken(before[index], child);
+      else old.append(document.importNode(child, true));
+    });
+    for (const child of before.slice(after.length)) child.remove();
+  }
 }
 
 export function refreshList(id, everyMs) {

@@ -1,57 +1,47 @@
-// The log panel: goes on where the server stopped, with its pen, offset and line number, and builds the
-// same elements as templates/log.html; a test holds the two together. Bounded like the server's.
+// The log panel: goes on where the server stopped, with its pen, offset and line number. A log of which
+// the page has only the end is fetched whole when the reader asks for it, searches, or follows a link to
+// one of its lines. Nothing here takes the browser for longer than a SLICE_MS at a time.
 
-import { PLAIN, MAX_LINE, draw, penOf } from "./ansi.js";
+import { PLAIN, MAX_LINE, draw } from "./ansi.js";
+import { Lines, MAX_CHARACTERS, lineElement } from "./lines.js";
+import { Search } from "./search.js";
 
-export const MAX_LINES = 5000;
-const SLACK_LINES = 500; // so that not every new line costs a removal
 const BATCH_MS = 60; // one layout for all that came in this time
+const SLICE_MS = 12; // of work before the browser may draw: under one frame
 const MAX_RAW = 4 * MAX_LINE; // of a line that has not ended; what is beyond is never shown
-const STEP = /^##\[step ([0-9]{1,4})\/([0-9]{1,4})\] ?(.*)$/s;
-const EXIT = /^##\[exit (-?[0-9]{1,4})\] ?(.*)$/s;
 const AT_END_PX = 40;
 const CUT_BYTES = 4; // a character cut between two pieces comes whole with the second, whose offset is past it
+const MIB = 2 ** 20;
 
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text) element.textContent = text;
-  return element;
-}
-
-export function lineElement(number, pieces) {
-  const line = make("div", "l");
-  const link = make("a");
-  if (number !== null) {
-    line.id = `L${number}`;
-    link.href = `#L${number}`;
-    link.dataset.n = number;
-  }
-  link.tabIndex = -1;
-  link.setAttribute("aria-hidden", "true");
-  const text = make("span");
-  for (const piece of pieces) {
-    text.append(piece.classes ? make("i", piece.classes, piece.text) : piece.text);
-  }
-  line.append(link, text);
-  return line;
-}
+const pause = () => new Promise((go) => setTimeout(go, 0));
 
 export class LogPanel {
-  constructor(section) {
-    const { job, attempt, offset, pen, next } = section.dataset;
+  // `reopen`: asks for the log's stream from `have` on.
+  constructor(section, reopen) {
+    const { job, attempt, offset, pen, next, total } = section.dataset;
     this.section = section;
-    this.lines = section.querySelector(".lines");
+    this.reopen = reopen;
     this.job = Number(job);
     this.attempt = Number(attempt);
     this.have = Number(offset); // bytes of this attempt's log that were taken
-    this.pen = penOf(pen);
-    this.number = next ? Number(next) : null;
-    this.count = this.lines.querySelectorAll(".l").length;
+    this.total = Number(total);
+    this.lines = new Lines(section.querySelector(".lines"), pen, next ? Number(next) : null);
     this.forgetLine();
     this.pending = "";
+    this.waiting = []; // whole lines that were not placed yet, the next one last
     this.timer = null;
+    this.loading = null;
+    this.ending = false;
+    this.search = new Search(this);
     this.setUpFollowing(section.dataset.final === "1");
+    this.setUpLoading();
+    window.addEventListener("hashchange", () => this.goToHash());
+    window.addEventListener("beforeprint", () => this.lines.showAll());
+    this.goToHash();
+  }
+
+  get isFinal() {
+    return this.section.dataset.final === "1";
   }
 
   setUpFollowing(final) {
@@ -59,33 +49,59 @@ export class LogPanel {
     if (final) this.follow.checked = false;
     else this.follow.closest("label").hidden = false;
     this.follow.addEventListener("change", () => this.scroll());
-    this.lines.addEventListener("scroll", () => {
-      const left = this.lines.scrollHeight - this.lines.scrollTop - this.lines.clientHeight;
-      this.follow.checked = left < AT_END_PX;
-    }, { passive: true });
-    this.lines.addEventListener("click", (event) => {
-      const fold = event.target.closest("summary")?.parentElement;
-      if (fold) fold.dataset.touched = "1"; // the reader's own choice: not closed for them
-    });
-    const target = location.hash.startsWith("#L") && document.getElementById(location.hash.slice(1));
-    if (target) {
-      const fold = target.closest("details");
-      if (fold) fold.open = true;
-      this.follow.checked = false;
-      target.scrollIntoView({ block: "center" });
-    } else {
-      this.scroll();
-    }
+    this.watch();
+    if (!location.hash.startsWith("#L")) this.scroll();
   }
+
+  // The reader scrolls up: they are not taken to the end again. They come to the end: they are.
+  watch() {
+    const box = this.lines.element;
+    let top = box.scrollTop;
+    box.addEventListener("scroll", () => {
+      const left = box.scrollHeight - box.scrollTop - box.clientHeight;
+      if (left < AT_END_PX) this.follow.checked = !this.isFinal;
+      else if (box.scrollTop < top) this.follow.checked = false;
+      top = box.scrollTop;
+    }, { passive: true });
+    this.lines.onShow = (block) => {
+      this.search.mark(block);
+      this.scroll();
+    };
+    this.lines.onHide = (block) => this.search.unmark(block);
+  }
+
+  setUpLoading() {
+    this.whole = this.section.querySelector(".load-whole");
+    this.whole.hidden = !this.canLoad;
+    this.whole.addEventListener("click", () => this.loadWhole());
+  }
+
+  get isDropped() {
+    return !this.section.querySelector(".dropped").hidden;
+  }
+
+  get canLoad() {
+    return this.isDropped && !this.lines.dropped && this.total <= MAX_CHARACTERS;
+  }
+
+  async goToHash() {
+    const number = /^#L([1-9][0-9]{0,8})$/.exec(location.hash)?.[1];
+    if (!number) return;
+    this.follow.checked = false;
+    if (!this.lines.goTo(Number(number)) && this.canLoad && (await this.loadWhole())) this.lines.goTo(Number(number));
+  }
+
+  // -- what comes ---------------------------------------------------------------------------------
 
   // Text whose first byte stands at `offset` and which ends before byte `after` of the attempt's log.
   feed(attempt, offset, text, after) {
     if (attempt < this.attempt) return;
     if (attempt > this.attempt) this.restart(attempt);
-    if (after <= this.have) return; // sent before, and again after a reconnection
+    if (after <= this.have || this.loading) return; // sent before, or sent again when the whole is there
     if (offset - this.have >= CUT_BYTES) this.showDropped();
     if (offset < this.have) text = new TextDecoder().decode(new TextEncoder().encode(text).slice(this.have - offset));
     this.have = after;
+    this.total = Math.max(this.total, after);
     this.pending += text;
     this.timer ??= setTimeout(() => this.flush(), BATCH_MS);
   }
@@ -93,152 +109,175 @@ export class LogPanel {
   restart(attempt) {
     clearTimeout(this.timer);
     this.timer = null;
-    this.lines.replaceChildren();
-    Object.assign(this, { attempt, have: 0, pen: PLAIN, number: 1, count: 0, pending: "" });
+    this.loading?.abort();
+    this.lines.end();
+    this.lines.element.replaceChildren();
+    this.lines = new Lines(this.lines.element, "", 1);
+    this.watch();
+    Object.assign(this, { attempt, have: 0, total: 0, pending: "", waiting: [], loading: null, ending: false });
     this.forgetLine();
+    this.search.again();
     this.section.dataset.attempt = attempt;
     this.section.querySelector(".dropped").hidden = true;
   }
 
+  // Place what came, for a slice of time; the rest goes on when the browser has drawn.
   flush() {
     clearTimeout(this.timer);
     this.timer = null;
-    const parts = (this.raw + this.pending).split("\n");
-    this.pending = "";
-    this.raw = "";
-    const last = parts.pop();
-    if (parts.length) this.removePartial();
-    for (const part of parts) {
-      this.place(part);
-      this.forgetLine();
+    if (this.pending) {
+      const parts = (this.raw + this.pending).split("\n");
+      this.pending = "";
+      this.raw = parts.pop();
+      if (parts.length) {
+        // the line that had begun ends with the first of these, and goes on from what was kept of it
+        this.removePartial();
+        if (this.waiting.length) this.waiting = parts.reverse().concat(this.waiting);
+        else this.waiting = parts.reverse();
+      }
     }
-    this.raw = last;
-    this.drawPartial();
-    if (this.count) this.section.querySelector(".none")?.remove();
-    this.trim();
+    const until = performance.now() + SLICE_MS;
+    while (this.waiting.length && performance.now() < until) this.placeSome();
+    if (this.waiting.length) this.timer = setTimeout(() => this.flush(), 0);
+    else if (this.ending) this.endLine();
+    else this.drawPartial();
+    this.lines.settle();
+    if (this.lines.dropped) this.showDropped();
+    if (this.lines.count) this.section.querySelector(".none")?.remove();
     this.scroll();
   }
 
+  placeSome() {
+    for (let left = 50; left && this.waiting.length; left -= 1) {
+      this.lines.place(this.waiting.pop(), this.kept, this.cut);
+      this.kept = [];
+      this.cut = false;
+    }
+  }
+
+  // Nothing more will come: what came is placed, the last line too where it has no newline.
   finalNow() {
+    this.ending = true;
     this.flush();
     this.say("");
     this.follow.closest("label").hidden = true;
     this.section.dataset.final = "1";
   }
 
+  endLine() {
+    this.removePartial();
+    if (this.raw) this.lines.place(this.raw, this.kept, this.cut);
+    this.forgetLine();
+  }
+
   forgetLine() {
-    this.raw = "";
-    this.kept = [];
+    this.raw = ""; // of the line that has not ended
+    this.kept = []; // what its earlier part showed
+    this.cut = false; // that part is not in `raw` any more
     this.partial = null;
-  }
-
-  // One whole line: a marker, or a line of the fold or block that is open.
-  place(raw) {
-    const [pieces, after] = draw(raw, this.pen, this.kept);
-    const plain = pieces.map((piece) => piece.text).join("");
-    const number = this.number;
-    if (this.number !== null) this.number += 1;
-    const step = STEP.exec(plain);
-    if (step) {
-      this.openFold(step);
-      this.pen = PLAIN;
-      return;
-    }
-    const exit = EXIT.exec(plain);
-    const fold = this.openStep();
-    if (exit && fold) {
-      this.closeFold(fold, Number(exit[1]), exit[2]);
-      this.pen = PLAIN;
-      return;
-    }
-    this.block().append(lineElement(number, pieces));
-    this.count += 1;
-    this.pen = after;
-  }
-
-  openStep() {
-    const last = this.lines.lastElementChild;
-    return last?.matches("details.fold") && last.dataset.exit === undefined ? last : null;
-  }
-
-  // Where the next line goes.
-  block() {
-    const last = this.lines.lastElementChild;
-    const fold = this.openStep();
-    if (fold) return fold.lastElementChild;
-    if (last?.matches("div.block")) return last;
-    this.closeDone();
-    const block = make("div", "block");
-    this.lines.append(block);
-    return block;
-  }
-
-  openFold(step) {
-    this.closeDone();
-    const fold = make("details", "fold");
-    fold.open = true;
-    const summary = make("summary");
-    const name = draw(step[3])[0].map((piece) => piece.text).join("");
-    summary.append(make("span", "fold-step", `${Number(step[1])}/${Number(step[2])}`), make("span", "fold-name", name), make("span", "fold-end"));
-    fold.append(summary, make("div", "block"));
-    this.lines.append(fold);
-  }
-
-  closeFold(fold, code, took) {
-    fold.dataset.exit = code;
-    if (code) fold.classList.add("is-failed");
-    const end = code ? `exit ${code}${took ? ", " : ""}${took}` : took;
-    fold.querySelector(".fold-end").textContent = end;
-  }
-
-  // A step that succeeded is folded when something follows it.
-  closeDone() {
-    const last = this.lines.lastElementChild;
-    if (last?.matches("details.fold") && last.dataset.exit === "0" && !last.dataset.touched) last.open = false;
   }
 
   // The line that has not ended yet, drawn anew as it grows.
   drawPartial() {
     const back = this.raw.lastIndexOf("\r");
     if (back > 0 && back < this.raw.length - 1) {
-      [this.kept, this.pen] = draw(this.raw.slice(0, back), this.pen, this.kept);
+      [this.kept, this.lines.pen] = draw(this.raw.slice(0, back), this.lines.pen, this.kept);
       this.raw = this.raw.slice(back + 1);
+      this.cut = true;
     }
     if (this.raw.length > MAX_RAW) this.raw = this.raw.slice(0, MAX_RAW);
     this.removePartial();
     if (!this.raw) return;
-    const [pieces] = draw(this.raw, this.pen, this.kept);
-    this.partial = lineElement(this.number, pieces);
-    this.block().append(this.partial);
+    const [pieces] = draw(this.raw, this.lines.pen, this.kept);
+    this.partial = lineElement(this.lines.number, pieces);
+    this.lines.element.append(this.partial);
   }
 
-  // With the block that was made for it alone: the whole line may be a marker.
   removePartial() {
-    const block = this.partial?.parentElement;
     this.partial?.remove();
     this.partial = null;
-    if (block && !block.childElementCount && !block.closest("details")) block.remove();
   }
 
-  trim() {
-    if (this.count <= MAX_LINES + SLACK_LINES) return;
-    for (const line of [...this.lines.querySelectorAll(".l")].slice(0, this.count - MAX_LINES)) {
-      const block = line.parentElement;
-      line.remove();
-      this.count -= 1;
-      if (block.childElementCount) continue;
-      const whole = block.closest("details") ?? block;
-      if (whole !== this.lines.lastElementChild) whole.remove();
+  // -- the whole log ------------------------------------------------------------------------------
+
+  // Fetch the log from its beginning and show it in the place of its end; false where it cannot be had.
+  async loadWhole() {
+    if (this.loading) return false;
+    const control = new AbortController();
+    const final = this.isFinal;
+    this.loading = control;
+    this.whole.hidden = true;
+    try {
+      const answer = await fetch(`/jobs/${this.job}/log`, { credentials: "same-origin", signal: control.signal });
+      if (!answer.ok || answer.redirected) return false;
+      const box = this.lines.element.cloneNode(false);
+      const lines = new Lines(box, "", 1, false);
+      const got = await this.take(answer.body.getReader(), lines, final);
+      this.exchange(lines, got);
+      return true;
+    } catch {
+      return false; // the hub is away, or another attempt began
+    } finally {
+      if (this.loading === control) this.loading = null;
+      if (!control.signal.aborted) {
+        this.say("");
+        this.whole.hidden = !this.canLoad;
+        if (!final) this.reopen();
+      }
     }
-    this.showDropped();
   }
+
+  // Bytes that were read and are placed: up to the last newline, and to the end of a log that is final.
+  async take(reader, lines, final) {
+    const decoder = new TextDecoder();
+    let [bytes, ended, rest, until] = [0, 0, "", performance.now() + SLICE_MS];
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (value) {
+        const newline = value.lastIndexOf(10);
+        if (newline >= 0) ended = bytes + newline + 1;
+        bytes += value.length;
+      }
+      const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
+      rest = parts.pop();
+      for (const part of parts) {
+        lines.place(part);
+        if (performance.now() < until) continue;
+        this.say(`loading, ${(bytes / MIB).toFixed(1)} MiB`);
+        await pause();
+        until = performance.now() + SLICE_MS;
+      }
+      if (done) break;
+    }
+    if (final && rest) lines.place(rest);
+    return final ? bytes : ended;
+  }
+
+  exchange(lines, got) {
+    const box = this.lines.element;
+    const fromEnd = box.scrollHeight - box.scrollTop;
+    this.removePartial();
+    this.lines.end();
+    lines.settle();
+    lines.inSight = true;
+    this.lines = lines;
+    Object.assign(this, { have: got, pending: "", waiting: [] });
+    this.forgetLine();
+    box.replaceWith(lines.element);
+    this.watch();
+    lines.element.scrollTop = lines.element.scrollHeight - fromEnd;
+    this.section.querySelector(".dropped").hidden = !lines.dropped;
+  }
+
+  // -- what is said -------------------------------------------------------------------------------
 
   showDropped() {
     this.section.querySelector(".dropped").hidden = false;
+    this.whole.hidden = !this.canLoad;
   }
 
   scroll() {
-    if (this.follow.checked) this.lines.scrollTop = this.lines.scrollHeight;
+    if (this.follow.checked) this.lines.element.scrollTop = this.lines.element.scrollHeight;
   }
 
   say(text) {

@@ -10,9 +10,11 @@ const CALM_MS = 400; // at most one exchange of the parts in this time
 const POLL_MS = 10000; // where the stream of events cannot be had
 const NOISE = new Set(["log_bytes", "as_of", "memory_mib", "disk_mib"]); // changes that no part shows at once
 
+const FRESH_MS = 15000; // bars grow and reasons are worked out anew while nothing else changes
+
 const page = document.getElementById("run");
 const section = document.getElementById("log");
-const panel = section ? new LogPanel(section) : null;
+const panel = section ? new LogPanel(section, openLog) : null;
 let logSource = null;
 let endedAttempt = -1; // whose log is over: not asked for again
 let shape = null;
@@ -85,15 +87,22 @@ function openRun() {
     if (now !== shape) exchangeSoon();
     shape = now;
   });
+  const fresh = setInterval(() => document.hidden || exchangeSoon(), FRESH_MS);
   source.addEventListener("end", () => {
     source.close();
     clearInterval(polling);
+    clearInterval(fresh);
     exchangeSoon();
   });
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) polling ??= setInterval(() => document.hidden || exchangeSoon(), POLL_MS);
   });
 }
+
+// In a list that scrolls, the job that is shown below stands in sight.
+const list = document.querySelector("[data-scroll=jobs]");
+const here = list?.querySelector("[aria-current]")?.parentElement;
+if (here) list.scrollTop = here.offsetTop - list.offsetTop - list.clientHeight / 2;
 
 if (page.dataset.final !== "1") {
   openRun();
