@@ -193,11 +193,11 @@ def steps_of(job: JobView) -> tuple[Step, ...]:
 
 
 def select(jobs: list[JobView], wanted: int | None) -> JobView | None:
-    """The job asked for; else the first that runs, else the first that went wrong, else the first."""
+    """The job asked for; else the first that runs, that went wrong, that waits for a runner; or the first."""
     for job in jobs:
         if job.id == wanted:
             return job
-    for statuses in (("running", "preparing", "canceling"), ("failed", "timed_out", "error")):
+    for statuses in (("running", "preparing", "canceling"), ("failed", "timed_out", "error"), ("queued",)):
         for job in jobs:
             if job.status in statuses:
                 return job

@@ -22,6 +22,7 @@ SAID = {
 }
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 MAX_TICKS = 6  # on an axis: so many labels stand apart on a phone
+MIN_SAID_MS = 50  # below it a duration is said to be 0.0 s
 MIN_AXIS_MS = 1000  # a run that ended at once still has an axis
 
 
@@ -106,7 +107,9 @@ def _bar(job: JobView, axis: _Axis, now_ms: int) -> Bar:
     )
     totals = {kind: sum(one.end_ms - one.start_ms for one in parts if one.kind == kind) for kind in SAID}
     spent = tuple(
-        Spent(kind=kind, words=SAID[kind], took=duration(total)) for kind, total in totals.items() if total
+        Spent(kind=kind, words=SAID[kind], took=duration(total))
+        for kind, total in totals.items()
+        if total >= MIN_SAID_MS
     )
     text = ", ".join(f"{one.words} {one.took}" for one in spent)
     return Bar(parts=parts, spent=spent, text=text or "no time yet")

@@ -46,12 +46,11 @@ def main() -> None:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=ROOT_ARGS + CALM
             )
-            context = browser.new_context(viewport={"width": 1200, "height": 860})
+            context = browser.new_context(viewport={"width": 1200, "height": 1290})
             context.add_cookies([{"name": "shunter_session", "value": house.token, "url": house.url}])
             page = context.new_page()
             jobs = {job["name"]: job["id"] for job in house.run(run)["jobs"]}
-            page.goto(f"{house.url}/runs/{run}?job={jobs['test-3.11']}")
-            page.get_by_text("all that was compared").click()
+            page.goto(f"{house.url}/runs/{run}?job={jobs['train']}")
             page.wait_for_timeout(500)
             page.screenshot(path=PICTURE)
             browser.close()
