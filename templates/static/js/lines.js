@@ -6,6 +6,7 @@ import { PLAIN, draw, penOf } from "./ansi.js";
 
 export const BLOCK_LINES = 200; // some two screens: built in a few milliseconds, and few enough blocks
 export const MAX_LINES = 1_000_000; // held: browsers draw no element higher than 33 million pixels
+const PRINT_LINES = 20_000; // built for paper: some three hundred sheets
 export const MAX_CHARACTERS = 64 * 2 ** 20; // held: what a tab may take for one log
 const NEAR = "800px 0px"; // built so far before they come into sight
 const STEP = /^##\[step ([0-9]{1,4})\/([0-9]{1,4})\] ?(.*)$/s;
@@ -251,8 +252,13 @@ export class Lines {
     }
   }
 
+  // For paper, where nothing comes into sight later: the last lines, as many as make sense there.
   showAll() {
-    for (const block of this.blocks) this.show(block);
+    let left = PRINT_LINES;
+    for (const block of [...this.blocks].reverse()) {
+      if ((left -= block.length) < 0) break;
+      this.show(block);
+    }
   }
 
   // -- one line -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import { Search } from "./search.js";
 
 const BATCH_MS = 60; // one layout for all that came in this time
 const SLICE_MS = 12; // of work before the browser may draw: under one frame
+const SLICE_BYTES = 2 ** 16; // decoded and parted at once: a millisecond or so
 const MAX_RAW = 4 * MAX_LINE; // of a line that has not ended; what is beyond is never shown
 const AT_END_PX = 40;
 const CUT_BYTES = 4; // a character cut between two pieces comes whole with the second, whose offset is past it
@@ -238,14 +239,18 @@ export class LogPanel {
         if (newline >= 0) ended = bytes + newline + 1;
         bytes += value.length;
       }
-      const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
-      rest = parts.pop();
-      for (const part of parts) {
-        lines.place(part);
-        if (performance.now() < until) continue;
-        this.say(`loading, ${(bytes / MIB).toFixed(1)} MiB`);
-        await pause();
-        until = performance.now() + SLICE_MS;
+      for (let at = 0; at < (value?.length ?? 0) || done; at += SLICE_BYTES) {
+        const piece = value?.subarray(at, at + SLICE_BYTES);
+        const parts = (rest + decoder.decode(piece, { stream: !done })).split("\n");
+        rest = parts.pop();
+        for (const part of parts) {
+          lines.place(part);
+          if (performance.now() < until) continue;
+          this.say(`loading, ${(bytes / MIB).toFixed(1)} MiB`);
+          await pause();
+          until = performance.now() + SLICE_MS;
+        }
+        if (done) break;
       }
       if (done) break;
     }

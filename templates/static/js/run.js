@@ -7,6 +7,7 @@ import { LogPanel } from "./log.js";
 
 const PARTS = ["run-head", "run-jobs", "run-detail"];
 const CALM_MS = 400; // at most one exchange of the parts in this time
+const SHARE = 8; // and this many times what the last one took: one reader of a large run is not to keep the hub busy
 const POLL_MS = 10000; // where the stream of events cannot be had
 const NOISE = new Set(["log_bytes", "as_of", "memory_mib", "disk_mib"]); // changes that no part shows at once
 
@@ -20,6 +21,7 @@ let endedAttempt = -1; // whose log is over: not asked for again
 let shape = null;
 let due = null;
 let busy = false;
+let tookMs = 0;
 
 function shapeOf(text) {
   return JSON.stringify(JSON.parse(text), (key, value) => (NOISE.has(key) ? undefined : value));
@@ -27,16 +29,18 @@ function shapeOf(text) {
 
 function exchangeSoon() {
   if (due !== null) return;
-  due = setTimeout(exchange, CALM_MS);
+  due = setTimeout(exchange, Math.max(CALM_MS, SHARE * tookMs));
 }
 
 async function exchange() {
   due = null;
   if (busy) return exchangeSoon();
   busy = true;
+  const begunMs = performance.now();
   try {
     const query = page.dataset.job ? `&job=${page.dataset.job}` : "";
     const fresh = await fetchPage(`/runs/${page.dataset.run}?fragment=jobs${query}`);
+    tookMs = performance.now() - begunMs;
     if (!fresh) return;
     const title = fresh.querySelector("#run-head h1");
     if (!title) return;
