@@ -13,6 +13,7 @@ from hub.logs import Logs
 from hub.service.access import Tokens
 from hub.service.images_live import Catalogue
 from hub.store.engine import Store
+from hub.store.queue_day import Day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Hub:
     images: Catalogue = field(default_factory=Catalogue)
     recent: dict[tuple[str, str], Recent] = field(default_factory=dict)  # by project and job name
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a report is read
+    days: dict[tuple[str | None, str | None], Day] = field(default_factory=dict)  # by scope: see queue_day
 
     @property
     def events(self) -> Events:

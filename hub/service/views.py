@@ -215,6 +215,7 @@ def runner_view(hub: Hub, principal: Principal, live: LiveRunner) -> RunnerView:
         waiting=live.open_claim is not None,
         heard_at=live.heard_ms,
         heard_s_ago=None if live.heard_ms is None else max(0, now_ms - live.heard_ms) / 1000,
+        facts_at=live.polled_ms,
         silent=is_silent(live.model, now_ms, settings),
         scope=Scope(owner=live.owner, project=live.project),
         labels=sorted(live.labels if offer is None else offer.labels),

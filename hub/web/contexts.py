@@ -8,11 +8,15 @@ page shows what the API shows.
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
+from hub.web.chart import Chart
 from hub.web.graph import Graph, graph_of
 from hub.web.log import Log
 from hub.web.spans import Spans, spans_of, tally
-from hub.wire.fleet import QueueView, RunnerView
-from hub.wire.runs import FINAL, Artifact, Comparison, JobStatus, JobView, RunStatus, RunView
+from hub.wire.fleet import QueueView, RunnerView, TokenMade, TokenView
+from hub.wire.images import ImageList
+from hub.wire.problem import Fault
+from hub.wire.results import Results
+from hub.wire.runs import FINAL, Artifact, Comparison, JobStatus, JobView, Preview, RunStatus, RunView
 
 RUN_STATUSES: tuple[str, ...] = get_args(RunStatus)
 JOB_STATUSES: tuple[str, ...] = get_args(JobStatus)
@@ -27,6 +31,7 @@ class Frame:
     now_ms: int
     person: str | None = None
     may_submit: bool = False  # whether cancel and retry are offered; the service decides all the same
+    may_admin: bool = False  # whether what concerns the whole hub is offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +62,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """The selected job. `comparison` None: it was never placed. `final`: it will not change again."""
+    """The selected job. `comparison` None: it was never placed. `final`: it will not change again.
+
+    `results` None: it left none.
+    """
 
     job: JobView
     final: bool
     steps: tuple[Step, ...]
     comparison: Comparison | None
     artifacts: tuple[Artifact, ...]
+    results: Results | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,22 +130,61 @@ class LinesPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnersPage:
-    """The runners, by name."""
+    """The runners, by name. `images`: the names of those that they hold, by hash."""
 
     template: ClassVar[str] = "runners.html"
 
     frame: Frame
     runners: tuple[RunnerView, ...]
+    images: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesPage:
+    """The images, newest first."""
+
+    template: ClassVar[str] = "images.html"
+
+    frame: Frame
+    images: ImageList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewPage:
+    """A pipeline that is tried. `result` None: it was not. `problem` empty: nothing was wrong."""
+
+    template: ClassVar[str] = "preview.html"
+
+    frame: Frame
+    project: str
+    pipeline: str
+    result: Preview | None
+    problem: str
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensPage:
+    """The API tokens. `made`: the one that was made just now, with its secret. `problem` empty: none."""
+
+    template: ClassVar[str] = "tokens.html"
+
+    frame: Frame
+    tokens: tuple[TokenView, ...]
+    kinds: tuple[str, ...]
+    made: TokenMade | None
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePage:
-    """What waits, in queue order, and why."""
+    """What waits, in queue order, and why; `chart`: the day behind it."""
 
     template: ClassVar[str] = "queue.html"
 
     frame: Frame
     queue: QueueView
+    chart: Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +210,10 @@ class ErrorPage:
     detail: str
 
 
-Page = RunsPage | RunPage | RunParts | LinesPage | RunnersPage | QueuePage | LoginPage | ErrorPage
+HubPage = ImagesPage | PreviewPage | TokensPage
+Page = HubPage | RunsPage | RunPage | RunParts | LinesPage | RunnersPage | QueuePage | LoginPage | ErrorPage
 PAGES: tuple[type[Page], ...] = (
+    ImagesPage, PreviewPage, TokensPage,
     RunsPage, RunPage, RunParts, LinesPage, RunnersPage, QueuePage, LoginPage, ErrorPage,
 )  # fmt: skip
 

@@ -15,8 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 from hub import assets
 from hub.errors import BadRequest, HubError, Unauthorised
-from hub.service import jobs, queue, runners, runs
+from hub.service import images_show, jobs, queue, queue_day, results_show, runners, runs
 from hub.web import forms
+from hub.web.chart import chart_of
 from hub.web.contexts import (
     RUN_STATUSES,
     Detail,
@@ -30,9 +31,13 @@ from hub.web.contexts import (
     select,
     steps_of,
 )
+from hub.web.images_page import images_page
 from hub.web.lines import PAGE_LINES, read_page
 from hub.web.log import TAIL_BYTES, Log, fold
+from hub.web.preview_page import preview_form, preview_page
+from hub.web.runner_forms import drain_runner, resume_runner
 from hub.web.site import PRIVATE, SECURITY_HEADERS, Site, open_site
+from hub.web.tokens_page import add_token, remove_token, tokens_page
 from hub.web.visit import Endpoint, Visit, endpoint, error_page, form_endpoint, go, visit_of
 from hub.wire.runs import FINAL, JobView
 
@@ -52,6 +57,9 @@ def routes() -> list[BaseRoute]:
         "/jobs/{id:int}/lines": lines_page,
         "/runners": runners_page,
         "/queue": queue_page,
+        "/images": images_page,
+        "/preview": preview_page,
+        "/tokens": tokens_page,
         "/login": forms.login_page,
     }
     posts = {
@@ -61,6 +69,11 @@ def routes() -> list[BaseRoute]:
         "/runs/{id:int}/retry": forms.retry_run,
         "/jobs/{id:int}/cancel": forms.cancel_job,
         "/jobs/{id:int}/retry": forms.retry_job,
+        "/preview": preview_form,
+        "/tokens": add_token,
+        "/tokens/{id:int}/remove": remove_token,
+        "/runners/{name}/drain": drain_runner,
+        "/runners/{name}/resume": resume_runner,
     }
     return [
         *(Route(path, endpoint(site, page), methods=["GET"]) for path, page in pages.items()),
@@ -172,14 +185,20 @@ async def lines_page(visit: Visit) -> Response:
 async def runners_page(visit: Visit) -> Response:
     """Every runner that the reader may see."""
     found = await runners.listing(visit.hub, visit.reader)
-    page = RunnersPage(frame=visit.frame("Runners", "runners"), runners=tuple(found.runners))
+    images = (await images_show.listing(visit.hub, visit.reader)).images
+    page = RunnersPage(
+        frame=visit.frame("Runners", "runners"),
+        runners=tuple(found.runners),
+        images={image.hash: tuple(image.names) for image in images},
+    )
     return visit.site.respond(page)
 
 
 async def queue_page(visit: Visit) -> Response:
     """What waits, and why."""
     found = await queue.view(visit.hub, visit.reader)
-    return visit.site.respond(QueuePage(frame=visit.frame("Queue", "queue"), queue=found))
+    chart = chart_of(await queue_day.day(visit.hub, visit.reader))
+    return visit.site.respond(QueuePage(frame=visit.frame("Queue", "queue"), queue=found, chart=chart))
 
 
 async def on_hub_error(request: Request, error: Exception) -> Response:
@@ -231,6 +250,7 @@ async def _detail(visit: Visit, job: JobView) -> Detail:
         steps=steps_of(job),
         comparison=await jobs.placement(visit.hub, visit.reader, job.id) if placed else None,
         artifacts=tuple((await jobs.artifacts(visit.hub, visit.reader, job.id)).artifacts),
+        results=await results_show.view(visit.hub, visit.reader, job.id) if job.attempt else None,
     )
 
 

@@ -16,7 +16,7 @@ from hub.errors import BadRequest, Forbidden, TooLarge
 
 COOKIE = "shunter_session"
 MAX_AGE_S = 30 * 86_400  # then the token is asked for again; revoking it ends the session at once
-MAX_FORM_BYTES = 8192  # the largest form has a token and a path
+MAX_FORM_BYTES = 8192  # of a form that says no more: a token and a path
 MAX_FIELDS = 16
 FORM_TYPE = "application/x-www-form-urlencoded"
 
@@ -63,7 +63,7 @@ def from_own_page(request: Request, base_url: str) -> None:
         )
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, limit: int = MAX_FORM_BYTES) -> dict[str, str]:
     """The fields of a form, the last of each name. Raises TooLarge, BadRequest."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM_TYPE:
@@ -71,8 +71,8 @@ async def read_form(request: Request) -> dict[str, str]:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_FORM_BYTES:
-            raise TooLarge(f"a form has at most {MAX_FORM_BYTES} bytes")
+        if len(body) > limit:
+            raise TooLarge(f"this form has at most {limit} bytes")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:

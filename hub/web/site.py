@@ -118,6 +118,7 @@ def _environment(templates: Path, version: str) -> Environment:
         "mib",
         "seconds",
         "plural",
+        "percent",
         "words",
         "address",
     ):

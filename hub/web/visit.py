@@ -46,6 +46,7 @@ class Visit:
             now_ms=self.hub.now_ms(),
             person=person.name if person else None,
             may_submit=person is not None and "submit" in access.ALLOWS[person.kind],
+            may_admin=person is not None and person.kind == "admin" and person.everywhere,
         )
 
     def id(self) -> int:

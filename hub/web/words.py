@@ -109,6 +109,14 @@ def seconds(value: float) -> str:
     return duration(round(value * 1000))
 
 
+def percent(rate: float) -> str:
+    """A part of a whole, 0 to 1: `0 %`, `87.4 %`, `100 %`; what is not all of it is never shown as 100."""
+    tenths = int(rate * 1000 + 0.5)
+    if rate < 1:
+        tenths = min(tenths, 999)
+    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 job`, `2 jobs`; `many` where an s does not do."""
     return f"{count} {one if count == 1 else many or one + 's'}"

@@ -75,6 +75,7 @@ class RunnerView(Answer):
     waiting: bool = Field(description="its claim is open now")
     heard_at: Time | None = Field(default=None, description="when it last sent anything; None: never")
     heard_s_ago: float | None = None
+    facts_at: Time | None = Field(default=None, description="when it last polled, and told what follows")
     silent: bool = False
     scope: Scope = Scope()
     labels: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from hub.store import artifacts, history, results, runners, runs, startup, tokens
+from hub.store import artifacts, history, queue_day, results, runners, runs, startup, tokens
 from hub.store import attempts as attempt_store
 from hub.store import jobs as job_store
 from hub.store.engine import Store
@@ -68,6 +68,7 @@ async def work(store: Store) -> None:
         await runs.comparison(conn, jobs[0], 1)
         await history.recent(conn, project="andy/demo", name="a")
         await artifacts.listing(conn, jobs[0])
+        await queue_day.day(conn, now_ms=9000, bucket_ms=100, count=9, longest_ms=100)
         await results.held(conn, job=jobs[0], attempt=1, path="a")
         await results.of_job(conn, jobs[0])
         await results.totals(conn, jobs)

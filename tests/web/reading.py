@@ -61,6 +61,8 @@ ELEMENTS = frozenset(
         "br",
         "i",
         "noscript",
+        "pre",
+        "textarea",
     ]
 )
 EMPTY = frozenset({"meta", "link", "input", "br"})

@@ -6,8 +6,30 @@ The time is NOW_MS; nothing here reads a clock.
 from datetime import UTC, datetime
 from typing import Any
 
+from hub.store.queue_day import Bucket, Day
 from hub.wire.claim import ImageRef, StepResult
-from hub.wire.fleet import HeldJob, QueueView, RunnerList, RunnerView, Scope
+from hub.wire.fleet import (
+    HeldJob,
+    KeptFor,
+    LastAwaited,
+    QueueView,
+    RunnerList,
+    RunnerView,
+    Scope,
+    TokenList,
+    TokenView,
+)
+from hub.wire.images import ImageList, ImageView
+from hub.wire.results import (
+    Coverage,
+    FailedTest,
+    FlakyTest,
+    PackageCoverage,
+    ReportFile,
+    Results,
+    SlowTest,
+    TestCounts,
+)
 from hub.wire.runs import (
     Artifact,
     ArtifactList,
@@ -16,6 +38,8 @@ from hub.wire.runs import (
     Considered,
     JobView,
     Lack,
+    Preview,
+    PreviewJob,
     Remedy,
     RunnerLacks,
     RunView,
@@ -345,7 +369,16 @@ def fleet() -> RunnerList:
     bare = RunnerView(name="zion-new", state="active", waiting=False)
     return RunnerList(
         runners=[
-            runner(name="architect", waiting=False, free_slots=0, jobs=[], labels=[], awaited_by=[173]),
+            runner(
+                name="architect",
+                waiting=False,
+                free_slots=0,
+                jobs=[],
+                labels=[],
+                awaited_by=[173],
+                last_awaited=LastAwaited(job=170, at=at(40), took=False),
+                broken_promises=1,
+            ),
             runner(),
             runner(
                 name="mars-1",
@@ -354,6 +387,7 @@ def fleet() -> RunnerList:
                 heard_at=at(420),
                 arch="aarch64",
                 scope=Scope(owner="andy"),
+                kept_for=KeptFor(job=173, queued_at=at(130)),
                 jobs=[],
                 free_slots=2,
                 memory_committed_mib=0,
@@ -384,6 +418,117 @@ def queue() -> QueueView:
         ],
         more=7,
     )
+
+
+def results() -> Results:
+    return Results(
+        job=172,
+        attempt=1,
+        tests=TestCounts(total=214, failed=2, errors=1, skipped=3, duration_s=41.2),
+        failures=[
+            FailedTest(
+                name="tests.test_parser::test_keeps_comments",
+                outcome="failed",
+                message="assert [] == ['b']",
+                output="    def test_keeps_comments():\n>       assert parse('a').comments == []\nE  ...",
+                duration_s=0.02,
+            ),
+            FailedTest(name="tests.test_api::test_times_out", outcome="error", message="ConnectionError"),
+        ],
+        more_failures=1,
+        slowest=[SlowTest(name="tests.test_api::test_all_pages", duration_s=12.3)],
+        flaky=[
+            FlakyTest(name="tests.test_api::test_times_out", why="passed and failed on commit 9f86d081884c")
+        ],
+        coverage=Coverage(
+            rate=0.874,
+            lines=1000,
+            covered=874,
+            packages=[
+                PackageCoverage(name="demo.parser", lines=400, covered=300),
+                PackageCoverage(name="demo", lines=600, covered=574),
+            ],
+        ),
+        files=[
+            ReportFile(path="old.xml", kind="junit", fault="it is not XML: syntax error: line 1, column 0"),
+            ReportFile(path="report.xml", kind="junit", notes=["15 tests beyond the first 10 were not read"]),
+        ],
+    )
+
+
+def images() -> ImageList:
+    plain: dict[str, Any] = {
+        "arch": "x86_64",
+        "cutter": "fastcdc2020-64k",
+        "chunks": 9,
+        "created_at": at(90_000),
+    }
+    return ImageList(
+        images=[
+            ImageView(
+                hash=IMAGE,
+                bytes=831_520_768,
+                names=["debian-12", "base"],
+                stored_bytes=311_000_000,
+                shared_bytes=700_000_000,
+                held_by=["earth-9", "tank"],
+                held_by_others=2,
+                used_at=at(300),
+                **plain,
+            ),
+            ImageView(hash="b" * 64, bytes=10_240, owner="andy/demo", damaged=3, **plain),
+        ],
+        more=4,
+    )
+
+
+def preview() -> Preview:
+    label = lack("label", "lacks label ssd", lasting=True, remedy="add the label ssd to mars-1")
+    return Preview(
+        jobs=[
+            PreviewJob(
+                name="lint",
+                runner="earth-9",
+                placed="needs no image, idle",
+                runners=[RunnerLacks(runner="mars-1", lacks=[label])],
+            ),
+            PreviewJob(name="train", waiting=waiting_nowhere()),
+        ]
+    )
+
+
+def tokens() -> TokenList:
+    return TokenList(
+        tokens=[
+            TokenView(
+                id=1, name="first admin", kind="admin", scope=Scope(), created_at=at(9e5), used_at=at(3)
+            ),
+            TokenView(
+                id=2,
+                name="ci of the demo",
+                kind="submit",
+                scope=Scope(project="andy/demo"),
+                created_at=at(5e5),
+                expires_at=at(-9e5),
+            ),
+        ]
+    )
+
+
+def day() -> Day:
+    """A day with one busy morning."""
+    start_ms = NOW_MS // 900_000 * 900_000 - 95 * 900_000
+    buckets = [
+        Bucket(
+            start_ms=start_ms + at * 900_000,
+            waiting=max(0, 12 - abs(40 - at)),
+            taken=4 if 30 < at < 52 else 0,
+            mean_ms=1000 * (at - 30) if 30 < at < 52 else None,
+            most_ms=4000 * (at - 30) if 30 < at < 52 else None,
+        )
+        for at in range(96)
+    ]
+    return Day(as_of_ms=NOW_MS, bucket_ms=900_000, buckets=tuple(buckets))
 
 
 LOG = (

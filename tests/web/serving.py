@@ -14,13 +14,17 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from hub.errors import HubError, NotFound
-from hub.service.access import Principal, Tokens, hash_secret
-from hub.web import forms, pages
-from hub.wire.fleet import QueueView, RunnerList
-from hub.wire.runs import ArtifactList, Comparison, JobView, RunList, RunView, Submitted
+from hub.service.access import Principal, Tokens, authorise, hash_secret
+from hub.service.queue_day import Day
+from hub.web import forms, images_page, pages, preview_page, runner_forms, tokens_page
+from hub.wire.fleet import ChangeRunner, NewToken, QueueView, RunnerList, TokenList, TokenMade
+from hub.wire.images import ImageList
+from hub.wire.results import Results
+from hub.wire.runs import ArtifactList, Comparison, JobView, Preview, RunList, RunView, Submit, Submitted
 from tests.web import samples
 
 SECRET = "shu_a-token-of-the-tests"
+ADMIN_SECRET = "shu_an-admin-of-the-tests"
 RUNNER_SECRET = "shr_a-runner-of-the-tests"
 BASE_URL = "http://hub.test"
 
@@ -36,6 +40,8 @@ class Answers:
     queued: QueueView = field(default_factory=samples.queue)
     log_bytes: bytes = samples.LOG
     left: ArtifactList = field(default_factory=samples.artifacts)
+    found: Results = field(default_factory=samples.results)
+    fault: HubError | None = None
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def listing(self, hub: Any, principal: Principal, **filters: Any) -> RunList:
@@ -78,6 +84,38 @@ class Answers:
     async def queue(self, hub: Any, principal: Principal) -> QueueView:
         return self.queued
 
+    async def queue_day(self, hub: Any, principal: Principal) -> Day:
+        return samples.day()
+
+    async def results(self, hub: Any, principal: Principal, job_id: int) -> Results:
+        return self.found
+
+    async def image_list(self, hub: Any, principal: Principal) -> ImageList:
+        return samples.images()
+
+    async def preview(self, hub: Any, principal: Principal, message: Submit) -> Preview:
+        self.asked.append(("preview", message))
+        if self.fault is not None:
+            raise self.fault
+        return samples.preview()
+
+    async def change_runner(self, hub: Any, principal: Principal, name: str, message: ChangeRunner) -> None:
+        self.asked.append((name, message.state))
+
+    async def token_list(self, hub: Any, principal: Principal) -> TokenList:
+        authorise(principal, "admin")
+        return samples.tokens()
+
+    async def add_token(self, hub: Any, principal: Principal, message: NewToken) -> TokenMade:
+        authorise(principal, "admin")
+        self.asked.append(("add token", message))
+        return TokenMade(
+            token="sht_once", id=9, created_at=samples.at(0), **message.model_dump(exclude={"expires_in_s"})
+        )
+
+    async def remove_token(self, hub: Any, principal: Principal, token_id: int) -> None:
+        self.asked.append(("remove token", token_id))
+
     def _job(self, job_id: int) -> JobView:
         for job in self.run.jobs:
             if job.id == job_id:
@@ -113,8 +151,19 @@ def application(answers: Answers, patch: pytest.MonkeyPatch, *, base_url: str = 
         patch.setattr(module, "jobs", jobs)
     patch.setattr(pages, "runners", SimpleNamespace(listing=answers.runners))
     patch.setattr(pages, "queue", SimpleNamespace(view=answers.queue))
+    patch.setattr(pages, "queue_day", SimpleNamespace(day=answers.queue_day))
+    patch.setattr(pages, "results_show", SimpleNamespace(view=answers.results))
+    patch.setattr(pages, "images_show", SimpleNamespace(listing=answers.image_list))
+    patch.setattr(images_page, "images_show", SimpleNamespace(listing=answers.image_list))
+    patch.setattr(preview_page, "preview", SimpleNamespace(preview=answers.preview))
+    patch.setattr(runner_forms, "runners", SimpleNamespace(change=answers.change_runner))
+    token_calls = SimpleNamespace(
+        listing=answers.token_list, add=answers.add_token, remove=answers.remove_token
+    )
+    patch.setattr(tokens_page, "tokens", token_calls)
     tokens = Tokens()
     tokens.by_hash[hash_secret(SECRET)] = Principal(name="andy", kind="submit", token_id=1)
+    tokens.by_hash[hash_secret(ADMIN_SECRET)] = Principal(name="root", kind="admin", token_id=2)
     tokens.by_hash[hash_secret(RUNNER_SECRET)] = Principal(name="earth-9", kind="runner")
     app = Starlette(
         routes=pages.routes(),

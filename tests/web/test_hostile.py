@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hub import assets
+from hub.web.chart import chart_of
 from hub.web.contexts import (
     RUN_STATUSES,
     Detail,
@@ -23,6 +24,7 @@ from hub.web.log import fold
 from hub.web.site import open_site
 from hub.wire.fleet import QueueView, RunnerView
 from hub.wire.runs import FINAL, Artifact, Comparison, Considered, JobView, RunView
+from tests.web import samples
 from tests.web.hostile import HOSTILE, JOBS, RUNNERS, RUNS
 from tests.web.reading import Page
 from tests.web.samples import NOW_MS
@@ -88,5 +90,6 @@ def test_no_text_of_a_list_becomes_markup(runs: list[RunView], text: str) -> Non
 def test_no_text_of_the_fleet_or_the_queue_becomes_markup(
     runners: list[RunnerView], jobs: list[JobView]
 ) -> None:
-    harmless(RunnersPage(frame=FRAME, runners=tuple(runners)))
-    harmless(QueuePage(frame=FRAME, queue=QueueView.model_construct(jobs=jobs, more=1)))
+    harmless(RunnersPage(frame=FRAME, runners=tuple(runners), images={}))
+    queue = QueueView.model_construct(jobs=jobs, more=1)
+    harmless(QueuePage(frame=FRAME, queue=queue, chart=chart_of(samples.day())))

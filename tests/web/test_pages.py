@@ -470,5 +470,6 @@ def test_macros_know_nothing_but_their_arguments(site: Site) -> None:
 
 
 def test_every_template_belongs_to_a_page_or_to_one_that_does() -> None:
-    known = {context.template for context in PAGES} | {"layout.html", "macros.html", "job.html", "log.html"}
+    parts = {"layout.html", "macros.html", "chart.html", "results.html", "job.html", "log.html"}
+    known = {context.template for context in PAGES} | parts
     assert {path.name for path in Path(TEMPLATES).glob("*.html")} == known
