@@ -102,7 +102,11 @@ def view(
             if job.get("placed") and not job.get("waiting")
         }
     url = f"{client.target.url}/runs/{number}"
-    show(session, run, lambda: run_lines(run, url, session.paint, now_ms(), more=more))
+    found: dict[int, dict[str, Any]] = {}
+    if verbose and not session.as_json:
+        tested = [job["id"] for job in run.get("jobs") or [] if job.get("tests")]
+        found = {job_id: client.get(f"/jobs/{job_id}/results").json() for job_id in tested}
+    show(session, run, lambda: run_lines(run, url, session.paint, now_ms(), more=more, results=found))
 
 
 @app.command("watch")

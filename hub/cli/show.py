@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from hub.cli.show_results import result_lines, results_line
 from hub.cli.terminal import Paint, one_line
 
 Json = dict[str, Any]
@@ -126,9 +127,18 @@ def run_head(run: Json, url: str | None, paint: Paint, now_ms: int) -> list[str]
 
 
 def run_lines(
-    run: Json, url: str | None, paint: Paint, now_ms: int, *, more: dict[int, Json] | None = None
+    run: Json,
+    url: str | None,
+    paint: Paint,
+    now_ms: int,
+    *,
+    more: dict[int, Json] | None = None,
+    results: dict[int, Json] | None = None,
 ) -> list[str]:
-    """A run with its jobs. `more` holds comparisons by job id, for those that are shown in full."""
+    """A run with its jobs. `more` holds comparisons by job id, for those that are shown in full.
+
+    `results`: what came of their tests, by job id, likewise.
+    """
     jobs = run.get("jobs") or []
     rows = table([job_cells(job, now_ms) for job in jobs], paint)
     lines = run_head(run, url, paint, now_ms)
@@ -136,6 +146,8 @@ def run_lines(
         lines += ["", row, *job_sentences(job, paint)]
         if more is not None:
             lines += job_details(job, more.get(job["id"]), paint)
+        if results and job["id"] in results:
+            lines += result_lines(results[job["id"]], paint)
     return lines
 
 
@@ -170,6 +182,8 @@ def job_sentences(job: Json, paint: Paint) -> list[str]:
             lines += sentence("mend", remedy["text"], paint, indent=4)
     if job.get("takes"):
         lines += sentence("takes", job["takes"], paint)
+    if job.get("tests") or job.get("coverage") is not None:
+        lines += sentence("tests", results_line(job), paint)
     if job.get("error"):
         lines += sentence("error", job["error"], paint)
     return lines

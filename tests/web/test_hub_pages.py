@@ -274,7 +274,16 @@ def test_no_text_of_these_pages_becomes_markup(text: str, waiting: Any, lacks: A
     site = open_site(assets.templates())
     at = samples.at(1)
     image = ImageView.model_construct(
-        hash=text, bytes=1, arch=text, owner=text, created_at=at, names=[text], held_by=[text], damaged=1
+        hash=text,
+        bytes=1,
+        arch=text,
+        cutter=text,
+        chunks=1,
+        owner=text,
+        created_at=at,
+        names=[text],
+        held_by=[text],
+        damaged=1,
     )
     job = PreviewJob.model_construct(name=text, placed=text, waiting=waiting, runners=[lacks], more=1)
     fault = Fault.model_construct(path=text, text=text, line=1, nearest=text)
