@@ -48,13 +48,15 @@ async def get_chunk(request: Request) -> Response:
     hub, principal = hub_of(request), principal_of(request)
     name = _hash(request)
     body = await images_chunks.get(hub, principal, name)
+    hub.tally.bytes_served += len(body)
     return Response(body, media_type=CHUNK_TYPE, headers={**FOR_EVER, "ETag": f'"{name}"'})
 
 
 async def fetch_chunks(request: Request) -> Response:
     hub, principal = hub_of(request), principal_of(request)
     frames = await images_chunks.fetch(hub, principal, await read_message(request, Fetch))
-    return StreamingResponse(frames, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+    sent = hub.tally.served(frames)
+    return StreamingResponse(sent, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
 async def put_image(request: Request) -> Response:

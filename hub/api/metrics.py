@@ -1,15 +1,17 @@
 """GET /metrics, for Prometheus: read off the live fleet at each scrape."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hub.api.asking import hub_of
 from hub.service.hub import Hub
+from hub.service.tally import START_BOUNDS_S
 
 
 class _Fleet(Collector):
@@ -40,6 +42,54 @@ class _Fleet(Collector):
         rescued = CounterMetricFamily("shunter_rescued_by_sweep", "Jobs that no wake-up had placed")
         rescued.add_metric([], dispatch.rescued_by_sweep)
         yield rescued
+        yield from self._since_start()
+        yield from self._room()
+
+    def _since_start(self) -> Iterator[Metric]:
+        tally, holds = self._hub.tally, self._hub.dispatch.holds
+        for name, text, value in (
+            ("shunter_claims", "Claims of runners that arrived", tally.claims),
+            ("shunter_leases_lost", "Attempts lost with their runner", tally.leases_lost),
+            ("shunter_bytes_served", "Bytes of images, artifacts and workspaces sent", tally.bytes_served),
+        ):
+            counter = CounterMetricFamily(name, text)
+            counter.add_metric([], value)
+            yield counter
+        ended = CounterMetricFamily(
+            "shunter_holds", "Holds for a better runner by outcome", labels=["outcome"]
+        )
+        ended.add_metric(["won"], holds.won)
+        ended.add_metric(["lost"], holds.lost)
+        yield ended
+        starts = HistogramMetricFamily("shunter_start_seconds", "From queued to running")
+        bounds = [*map(str, map(float, START_BOUNDS_S)), "+Inf"]
+        starts.add_metric([], list(zip(bounds, accumulate(tally.starts), strict=True)), tally.starts_s)
+        yield starts
+
+    def _room(self) -> Iterator[Metric]:
+        """What is left on active runners that told it, all together."""
+        dispatch = self._hub.dispatch
+        rooms = [
+            live.headroom(dispatch.settings)
+            for live in dispatch.fleet.live.values()
+            if live.state == "active" and live.offer is not None
+        ]
+        for name, text, figures in (
+            (
+                "shunter_free_slots",
+                "Jobs that active runners could still take",
+                [room.free_slots for room in rooms],
+            ),
+            ("shunter_free_cpus", "CPUs free on active runners", [room.free_cpus for room in rooms]),
+            (
+                "shunter_free_memory_bytes",
+                "Memory free on active runners, after use, commitments and reserve",
+                [None if room.free_memory_mib is None else room.free_memory_mib * 2**20 for room in rooms],
+            ),
+        ):
+            gauge = GaugeMetricFamily(name, text)
+            gauge.add_metric([], sum(max(0, figure) for figure in figures if figure is not None))
+            yield gauge
 
 
 async def answer(request: Request) -> Response:

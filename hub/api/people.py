@@ -100,7 +100,8 @@ async def get_artifact(request: Request) -> Response:
         "Content-Length": str(found.bytes),
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
+    sent = hub_of(request).tally.served(pieces)
+    return StreamingResponse(sent, media_type="application/octet-stream", headers=headers)
 
 
 async def preview_run(request: Request) -> Response:

@@ -106,7 +106,7 @@ async def get_workspace(request: Request) -> Response:
     attempt = await attempts.mine(hub, principal, path_id(request), lease_of(request))
     found, pieces = await workspaces.read(hub, attempt)
     headers = {"Content-Length": str(found.bytes)}
-    return StreamingResponse(pieces, media_type="application/zstd", headers=headers)
+    return StreamingResponse(hub.tally.served(pieces), media_type="application/zstd", headers=headers)
 
 
 def lease_of(request: Request) -> str:

@@ -42,6 +42,7 @@ class Holds:
         self._offer = offer
         self._changed = changed
         self._save = save
+        self.won = self.lost = 0  # holds whose runner took the job, and that ran out without it
 
     def begin(self, hold: Hold) -> None:
         """A job was passed over for a better runner."""
@@ -85,6 +86,7 @@ class Holds:
     def taken(self, job: QueuedJob, runner: LiveRunner) -> None:
         """`job` goes to `runner`: whether that is the one it was held for."""
         if job.awaited is not None and (awaited := self._fleet.live.get(job.awaited)) is not None:
+            self.won += job.held_for == runner.name
             _told(awaited, job.id, took=awaited is runner)
 
     def leave(self, job: QueuedJob) -> None:
@@ -115,6 +117,7 @@ class Holds:
         if job is None or not hold_is_over(job, now_ms, self._settings):
             return
         if job.held_for is not None and (awaited := self._fleet.live.get(job.held_for)) is not None:
+            self.lost += 1
             awaited.broken_promises += 1
             _told(awaited, job_id, took=False)
             self._changed(awaited)

@@ -43,6 +43,8 @@ async def start(hub: Hub, principal: Principal, job_id: int, message: Start) -> 
     beat = await store.confirm(hub.store.writer, confirmed)
     if beat is None:
         raise _over()
+    if message.phase == "running" and attempt.job.running_ms is None:
+        hub.tally.started(now_ms - attempt.job.queued_ms)
     attempt.confirmed = True
     attempt.canceling = beat.cancel
     attempt.job.running_ms = now_ms if message.phase == "running" else None
@@ -178,6 +180,7 @@ async def end(hub: Hub, attempt: LiveAttempt, ending: Ending, *, room_back: bool
     async def whole() -> Ended:
         ended = await endings.end(hub.store.writer, ending)
         if ended.state == "applied":
+            hub.tally.leases_lost += ending.how == "lost"
             hub.dispatch.journal.ended(attempt, ending.outcome or ending.how, ending.now_ms)
             hub.dispatch.leases.over(attempt, room_back=room_back)
             await ready.follow(hub, ended.changes, runner=attempt.runner, ending=ending)

@@ -35,6 +35,7 @@ async def claim(
     runner = hub.dispatch.fleet.live.get(principal.name)
     if runner is None:
         raise NotFound("this runner is not registered any more")
+    hub.tally.claims += 1
     now_ms = hub.now_ms()
     await _meet(hub, runner, message, address, now_ms)
     _record(hub, runner, message, now_ms)

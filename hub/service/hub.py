@@ -12,6 +12,7 @@ from hub.dispatch.events import Events
 from hub.logs import Logs
 from hub.service.access import Tokens
 from hub.service.images_live import Catalogue
+from hub.service.tally import Tally
 from hub.store.engine import Store
 from hub.store.queue_day import Day
 
@@ -43,6 +44,7 @@ class Hub:
     images: Catalogue = field(default_factory=Catalogue)
     recent: dict[tuple[str, str], Recent] = field(default_factory=dict)  # by project and job name
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a report is read
+    tally: Tally = field(default_factory=Tally)
     days: dict[tuple[str | None, str | None], Day] = field(default_factory=dict)  # by scope: see queue_day
 
     @property
