@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 import zstandard
 
@@ -28,8 +28,19 @@ class BadPack(Exception):
     """The pack is not what a pack may be: its words say which entry, and why."""
 
 
+class Unwanted(BadPack):
+    """One entry that is not taken, whatever may be said of the others."""
+
+
 class NoRoom(Exception):
     """The disk has no room for what is in the pack."""
+
+
+class Stream(Protocol):
+    """Bytes that come one after the other."""
+
+    def read(self, size: int, /) -> bytes:
+        """Some bytes, `size` at most; none: there are no more."""
 
 
 @dataclass(slots=True)
@@ -54,23 +65,47 @@ def unpack(
     Raises BadPack, NoRoom, or OSError of the disk; what was written until then stays.
     """
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
+    try:
+        with decompressor.stream_reader(pack, read_across_frames=False) as stream:
+            return unpack_tar(stream, target, max_bytes=max_bytes, spare_bytes=spare_bytes, go_on=go_on)
+    except zstandard.ZstdError as error:
+        raise BadPack(f"the pack cannot be read: {error}") from None
+
+
+def unpack_tar(
+    stream: Stream,
+    target: Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    spare_bytes: int = SPARE_BYTES,
+    go_on: Callable[[], None] = lambda: None,
+    left_out: Callable[[str], None] | None = None,
+) -> Unpacked:
+    """The same, of a tar that is not compressed.
+
+    `left_out` is told of each entry that is no file, folder or link, or has no place below the folder,
+    which is then passed over; and links may lead anywhere, for a folder in which somebody worked has such.
+    None: any of that is refused.
+    """
     room = os.statvfs(target)
     free = room.f_bavail * room.f_frsize - spare_bytes
     root = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    writer = _Writer(root, max_bytes, free)
+    writer = _Writer(root, max_bytes, free, links_out=left_out is not None)
     try:
-        with (
-            decompressor.stream_reader(pack, read_across_frames=False) as stream,
-            _reading(source := _Metered(stream)) as tar,
-        ):
+        with _reading(source := _Metered(stream)) as tar:
             while (member := tar.next()) is not None:
                 go_on()
                 source.allow(member.size)
-                writer.put(tar, member)
+                try:
+                    writer.put(tar, member)
+                except Unwanted as error:
+                    if left_out is None:
+                        raise
+                    left_out(str(error))
                 source.allow(0)
                 vars(tar)["members"].clear()  # it would remember every entry, and every global header
                 vars(tar)["pax_headers"].clear()
-    except (tarfile.TarError, zstandard.ZstdError, EOFError, UnicodeError, RecursionError) as error:
+    except (tarfile.TarError, EOFError, UnicodeError, RecursionError) as error:
         raise BadPack(f"the pack cannot be read: {error}") from None
     finally:
         writer.close()
@@ -80,7 +115,7 @@ def unpack(
 class _Metered:
     """A stream that ends in BadPack where a header would be read for ever, into memory."""
 
-    def __init__(self, stream: zstandard.ZstdDecompressionReader) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._left = MAX_HEADER_BYTES
 
@@ -106,7 +141,8 @@ def _reading(source: _Metered) -> tarfile.TarFile:
 class _Writer:
     """Writes entries below one folder. Keeps the last entry's folder open: entries come in order."""
 
-    def __init__(self, root: int, max_bytes: int, free: int) -> None:
+    def __init__(self, root: int, max_bytes: int, free: int, *, links_out: bool) -> None:
+        self._links_out = links_out
         self.done = Unpacked()
         self._root = root
         self._max, self._free = max_bytes, free
@@ -136,11 +172,11 @@ class _Writer:
             elif parts and member.islnk():
                 self._hardlink(member, parts)
             else:
-                raise BadPack(f"{member.name!r} is neither a file, a folder nor a link")
+                raise Unwanted(f"{member.name!r} is neither a file, a folder nor a link")
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-            raise BadPack(f"{member.name!r} stands in the way of another entry: {error.strerror}") from None
+            raise Unwanted(f"{member.name!r} stands in the way of another entry: {error.strerror}") from None
         except ValueError as error:  # a NUL in a name
-            raise BadPack(f"{member.name!r}: {error}") from None
+            raise Unwanted(f"{member.name!r}: {error}") from None
 
     def _file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
         if not 0 <= member.size <= self._max - self.done.bytes:
@@ -166,11 +202,8 @@ class _Writer:
         self.done.bytes += member.size
 
     def _symlink(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
-        depth = len(parts) - 1
-        for part in member.linkname.split("/"):
-            depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-            if depth < 0 or member.linkname.startswith("/"):
-                raise BadPack(f"{member.name!r} is a link that leads out, to {member.linkname!r}")
+        if not self._links_out and _leads_out(member.linkname, len(parts) - 1):
+            raise Unwanted(f"{member.name!r} is a link that leads out, to {member.linkname!r}")
         folder = self._enter(parts[:-1])
         _make_way(parts[-1], folder)
         os.symlink(member.linkname, parts[-1], dir_fd=folder)
@@ -179,14 +212,14 @@ class _Writer:
     def _hardlink(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
         of = _parts(member.linkname)
         if not of or of == parts:
-            raise BadPack(f"{member.name!r} is a link to nothing")
+            raise Unwanted(f"{member.name!r} is a link to nothing")
         source = self._walk(of[:-1], make=False)
         try:
             folder = self._enter(parts[:-1])
             _make_way(parts[-1], folder)
             os.link(of[-1], parts[-1], src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, PermissionError) as error:
-            raise BadPack(
+            raise Unwanted(
                 f"{member.name!r} links to {member.linkname!r}, which is no file: {error.strerror}"
             ) from None
         finally:
@@ -226,11 +259,20 @@ class _Writer:
                 at = below
         except FileNotFoundError:
             os.close(at)
-            raise BadPack(f"{'/'.join(parts)!r} is linked to before it is there") from None
+            raise Unwanted(f"{'/'.join(parts)!r} is linked to before it is there") from None
         except BaseException:
             os.close(at)
             raise
         return at
+
+
+def _leads_out(link: str, depth: int) -> bool:
+    """Whether a link that lies `depth` folders deep leads out of them."""
+    for part in link.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return True
+    return link.startswith("/")
 
 
 def _make_way(name: str, folder: int) -> None:
@@ -242,10 +284,10 @@ def _make_way(name: str, folder: int) -> None:
 def _parts(name: str) -> tuple[str, ...]:
     """A name's parts; `./` before them is usual. Raises BadPack for a name that leads out."""
     if name.startswith("/"):
-        raise BadPack(f"{name!r} is not a name below the folder")
+        raise Unwanted(f"{name!r} is not a name below the folder")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise BadPack(f"{name!r} leads out of the folder")
+        raise Unwanted(f"{name!r} leads out of the folder")
     if len(parts) > MAX_DEPTH:
-        raise BadPack(f"{name[:100]!r}… lies more than {MAX_DEPTH} folders deep")
+        raise Unwanted(f"{name[:100]!r}… lies more than {MAX_DEPTH} folders deep")
     return parts

@@ -45,7 +45,7 @@ _START = """exec 6>"$1" 7<"$2" 8<"$3" 9<"$4"; shift 4
 while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done
 shift; exec "$@"
 """
-_SHELL = """if [ -x /bin/bash ]; then exec /bin/bash --noprofile --norc -e "$1"; fi; exec /bin/sh -e "$1"
+SHELL = """if [ -x /bin/bash ]; then exec /bin/bash --noprofile --norc -e "$1"; fi; exec /bin/sh -e "$1"
 """
 _RESOLVER = "mkdir -p /etc; rm -f /etc/resolv.conf; echo nameserver 10.0.2.3 >/etc/resolv.conf"  # slirp's
 
@@ -133,16 +133,7 @@ class NamespaceSandbox:
 
     def env(self) -> dict[str, str]:
         """See `base.Sandbox.env`. Nothing of the agent's own."""
-        return {
-            "PATH": DEFAULT_PATH,
-            "HOME": "/root",
-            "TMPDIR": "/tmp",  # noqa: S108 - the job's own
-            "USER": "root",
-            "LOGNAME": "root",
-            "LANG": "C.UTF-8",
-            "CI": "true",
-            "SHUNTER_WORKSPACE": WORK,
-        }
+        return image_env()
 
     def run(self, command: Command, sink: Callable[[bytes], None], stop: Stop, until: float) -> int:
         """See `base.Sandbox.run`. Raises SandboxBroken where the image's sandbox cannot be entered."""
@@ -222,7 +213,7 @@ class NamespaceSandbox:
         Path(words).write_bytes(options.encode("utf-8", "surrogateescape"))
         argv = command.argv
         if command.script is not None:
-            argv = ("/bin/sh", "-c", _SHELL, "sh", f"{SCRIPTS}/step")
+            argv = ("/bin/sh", "-c", SHELL, "sh", f"{SCRIPTS}/step")
         start = ("/bin/sh", "-c", _START, "sh", status, script, words, str(self.folder / "filter"))
         inner = (*self._rlimits(), *ready.enter(), f"{ready.spot}/bwrap", "--args", "8", "--", *argv)
         return Command(
@@ -269,6 +260,20 @@ class NamespaceSandbox:
         mib = self._asked.memory_mib
         size = [] if mib is None else ["--size", str((mib << 20) // SHARED_SHARE)]
         return ["--perms", "1777", *size, "--tmpfs", "/dev/shm"]  # noqa: S108 - the job's own
+
+
+def image_env() -> dict[str, str]:
+    """What a step in an image is given, in whatever tier."""
+    return {
+        "PATH": DEFAULT_PATH,
+        "HOME": "/root",
+        "TMPDIR": "/tmp",  # noqa: S108 - the job's own
+        "USER": "root",
+        "LOGNAME": "root",
+        "LANG": "C.UTF-8",
+        "CI": "true",
+        "SHUNTER_WORKSPACE": WORK,
+    }
 
 
 def as_sandbox(made: NamespaceSandbox) -> Sandbox:

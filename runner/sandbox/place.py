@@ -156,14 +156,21 @@ class Place:
 
         Raises SandboxBroken, where slirp4netns is missing or fails.
         """
+        self.connect_namespaces(f"/proc/{ready.user}/ns/user", f"/proc/{ready.user}/ns/net", mark)
+
+    def connect_namespaces(self, user: str, net: str, mark: str, handles: tuple[int, ...] = ()) -> None:
+        """The same, for a network namespace and the user namespace that owns it, by their paths.
+
+        `handles`: open descriptors that the paths may refer to (/proc/self/fd/N).
+        """
         slirp = program("slirp4netns")
         if slirp is None:
             raise SandboxBroken("slirp4netns is not installed")
         up, told = os.pipe()
         leave, self._leave = os.pipe()
         words = [slirp, "--configure", "--mtu=65520", "--disable-host-loopback"]
-        words += ["--netns-type=path", f"--userns-path=/proc/{ready.user}/ns/user"]
-        words += [f"--ready-fd={told}", f"--exit-fd={leave}", f"/proc/{ready.user}/ns/net", "tap0"]
+        words += ["--netns-type=path", f"--userns-path={user}"]
+        words += [f"--ready-fd={told}", f"--exit-fd={leave}", net, "tap0"]
         with (self._folder / "network").open("wb") as said:
             self._network = subprocess.Popen(  # noqa: S603 - as above
                 words,
@@ -172,7 +179,7 @@ class Place:
                 stderr=said,
                 env={leftovers.MARK: mark, "PATH": holder.PATH},
                 cwd="/",
-                pass_fds=(told, leave),
+                pass_fds=(told, leave, *handles),
                 start_new_session=True,
             )
         os.close(told)
