@@ -20,6 +20,8 @@ from runner.client import AGENT, Hub
 from runner.images import Images, default_limit_mib
 from runner.images_shelf import Shelf
 from runner.offer import Offer
+from runner.sandbox import microvm_check, microvm_kernel
+from runner.sandbox.base import SandboxBroken
 
 EXIT_WRONG_WORDS = 2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -43,6 +45,8 @@ def main() -> int:
         stream=sys.stderr,
     )
     try:
+        if settings.fetch_kernel:
+            return fetch_kernel(settings)
         if settings.report:
             return report(settings)
         return check(settings) if settings.check else serve(settings)
@@ -75,6 +79,17 @@ def report(settings: config.Config) -> int:
     return 0 if found.offered else EXIT_REFUSED
 
 
+def fetch_kernel(settings: config.Config) -> int:
+    """Fetch the kernel of guests into the runner's folder. 1: it cannot be had."""
+    try:
+        release = microvm_kernel.fetch(settings.work / microvm_check.FOLDER)
+    except SandboxBroken as error:
+        sys.stderr.write(f"shunter runner: no kernel was fetched: {error}\n")
+        return EXIT_REFUSED
+    sys.stdout.write(f"kernel {release} is in {settings.work / microvm_check.FOLDER}\n")
+    return 0
+
+
 def _tried(settings: config.Config) -> tuple[config.Config, tiers.Tiers]:
     """The settings with the tiers whose check passed, and these. Raises BadOptions where there is none."""
     found = tiers.find(settings.tiers, settings.work)
@@ -82,7 +97,9 @@ def _tried(settings: config.Config) -> tuple[config.Config, tiers.Tiers]:
         log.warning("the %s tier is not offered: %s", tier, why)
     if not found.offered:
         raise config.BadOptions("none of the tiers that --tiers names works here (see: shunter runner check)")
-    return dataclasses.replace(settings, tiers=found.offered), found
+    means = None if found.guests is None else found.guests.means
+    accel = None if means is None else means.accel
+    return dataclasses.replace(settings, tiers=found.offered, accel=accel), found
 
 
 def serve(settings: config.Config) -> int:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from hub.wire.base import MAX_LABELS, MAX_WAIT_S, TIERS, Label
 from hub.wire.claim import DEFAULT_WAIT_S
 
-IMPLEMENTED = ("process", "namespace")
+IMPLEMENTED = ("process", "namespace", "microvm")
 
 
 class BadOptions(Exception):
@@ -56,19 +57,25 @@ class Config:
     reserve_mib: int | None = None
     images_mib: int | None = None  # None: see images.default_limit_mib
     ca: Path | None = None
+    accel: Literal["kvm", "tcg"] | None = None  # how guests run; found, and not set; None: there are none
     once: bool = False
     check: bool = False
     report: bool = False
+    fetch_kernel: bool = False
     log_level: str = "info"
     timing: Timing = Timing()
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> Config:
     """Settings from the command line and the environment. Raises BadOptions; SystemExit for --help."""
-    given = parser().parse_args(["--report", *words[1:]] if words[:1] == ["check"] else words)
+    if words[:1] == ["check"]:
+        words = ["--report", *words[1:]]
+    elif words[:2] == ["kernel", "fetch"]:
+        words = ["--fetch-kernel", *words[2:]]
+    given = parser().parse_args(words)
     url = given.hub or environ.get("SHUNTER_URL", "")
     token = given.token or _token_file(given.token_file) or environ.get("SHUNTER_TOKEN", "")
-    if not (given.check or given.report):
+    if not (given.check or given.report or given.fetch_kernel):
         _check_target(url, token)
     labels = tuple(dict.fromkeys(word for word in given.labels.replace(",", " ").split()))
     _check_labels(labels, given.exclusive)
@@ -93,6 +100,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> Config:
         once=given.once,
         check=given.check,
         report=given.report,
+        fetch_kernel=given.fetch_kernel,
         log_level=given.log_level,
     )
 
@@ -136,6 +144,11 @@ def parser() -> argparse.ArgumentParser:
     add("--once", action="store_true", help="run one job and exit")
     add("--check", action="store_true", help="print what it would offer and exit")
     add("--report", action="store_true", help="print what was found of its tiers and exit; also: check")
+    add(
+        "--fetch-kernel",
+        action="store_true",
+        help="fetch a kernel for guests by apt-get and exit; also: kernel fetch",
+    )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return made
 

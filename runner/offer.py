@@ -81,6 +81,7 @@ class Offer:
                 kernel=self.kernel,
                 os=self.os,
                 cpu=self.cpu,
+                accel=config.accel,
             ),
             running=list(running),
             wait_s=config.wait_s if wait_s is None else wait_s,

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hub.wire.claim import AssignedJob
+from runner.sandbox import microvm_check
 from runner.sandbox.base import Sandbox, SandboxBroken
+from runner.sandbox.microvm import MicrovmSandbox
 from runner.sandbox.namespace import Asked, Means, NamespaceSandbox
 from runner.sandbox.namespace_check import Found, check
+from runner.sandbox.place import program
 from runner.sandbox.process import ProcessSandbox
 
 
@@ -22,8 +25,9 @@ class Tiers:
     offered: tuple[str, ...] = ("process",)
     why: Mapping[str, str] | None = None
     namespace: Means | None = None
-    network: bool = False  # whether a job of the namespace tier can have one
+    network: bool = False  # whether a job of a tier with images can have one
     found: Found | None = None
+    guests: microvm_check.Found | None = None
 
     def sandbox(self, job: AssignedJob, folder: Path, *, grace_s: float) -> Sandbox:
         """A sandbox of the job's tier. Raises SandboxBroken, where this runner cannot make one."""
@@ -31,7 +35,6 @@ class Tiers:
             raise SandboxBroken(f"this runner has no {job.tier} tier")
         if job.tier == "process":
             return ProcessSandbox(folder, grace_s=grace_s)
-        assert self.namespace is not None
         if job.network and not self.network:
             raise SandboxBroken("it asks for a network, and slirp4netns is not installed here")
         asked = Asked(
@@ -40,21 +43,31 @@ class Tiers:
             disk_mib=job.disk_mib,
             network=bool(job.network),
         )
+        if job.tier == "microvm":
+            assert self.guests is not None
+            assert self.guests.means is not None
+            leaves = bool(job.artifacts or job.reports)
+            return MicrovmSandbox(folder, self.guests.means, asked, grace_s=grace_s, leaves=leaves)
+        assert self.namespace is not None
         return NamespaceSandbox(folder, self.namespace, asked, grace_s=grace_s)
 
 
 def find(asked: tuple[str, ...], work: Path) -> Tiers:
     """Try the tiers asked for."""
-    if "namespace" not in asked:
-        return Tiers(offered=asked)
-    found = check(work)
-    offered = tuple(tier for tier in asked if tier != "namespace" or found.means is not None)
+    found = check(work) if "namespace" in asked else None
+    guests = microvm_check.check(work) if "microvm" in asked else None
+    why = {
+        tier: each.why or "its check failed"
+        for tier, each in (("namespace", found), ("microvm", guests))
+        if each is not None and each.means is None
+    }
     return Tiers(
-        offered=offered,
-        why={} if found.means is not None else {"namespace": found.why or "its check failed"},
-        namespace=found.means,
-        network=found.network is not None,
+        offered=tuple(tier for tier in asked if tier not in why),
+        why=why,
+        namespace=None if found is None else found.means,
+        network=program("slirp4netns") is not None,
         found=found,
+        guests=guests,
     )
 
 
@@ -62,6 +75,8 @@ def lines(tiers: Tiers) -> list[str]:
     """What was found, for people."""
     told = [f"tier {tier}: yes" for tier in tiers.offered]
     told += [f"tier {tier}: no: {why}" for tier, why in (tiers.why or {}).items()]
+    if tiers.guests is not None:
+        told += microvm_check.lines(tiers.guests, network=program("slirp4netns"))
     found = tiers.found
     if found is None:
         return told

@@ -285,6 +285,7 @@ def offer_of(claim: Claim, labels: frozenset[str]) -> Offer:
         speed=facts.speed,
         speed_class=facts.speed_class,
         load1=facts.load1,
+        accel=facts.accel,
         live=tuple(
             Sandbox(job=box.job, state=box.state, memory_mib=box.memory_mib, cpus=box.cpus)
             for box in claim.running

@@ -154,6 +154,7 @@ class Offer:
     speed: int | None = None
     speed_class: int | None = None
     load1: float | None = None
+    accel: str | None = None  # how its guests run: kvm, or tcg, which is emulated; None: it has none
     live: tuple[Sandbox, ...] = ()
 
 

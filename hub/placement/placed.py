@@ -58,7 +58,7 @@ def placed_sentence(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -
     parts = [
         images_phrase(job.demand, offer),
         f"running {count(others, 'other job')}" if others else "idle",
-        _speed(offer),
+        _speed(job, offer),
         _held(job, fleet, now_ms),
         _wish_not_met(job, runner, fleet, now_ms),
         *asking_parts(job.demand),
@@ -137,10 +137,15 @@ def _considered(
     )
 
 
-def _speed(offer: Offer) -> str:
-    if offer.speed is None:
-        return "" if offer.speed_class is None else f"speed class {offer.speed_class}"
-    return f"speed {offer.speed}" + ("" if offer.speed_class is None else f" (class {offer.speed_class})")
+def _speed(job: QueuedJob, offer: Offer) -> str:
+    """The speed, which is the machine's own, and whether the job has that."""
+    emulated = "emulated (tcg)" if job.demand.tier == "microvm" and offer.accel == "tcg" else ""
+    if offer.speed is not None:
+        words = f"speed {offer.speed}"
+        words += "" if offer.speed_class is None else f" (class {offer.speed_class})"
+    else:
+        words = "" if offer.speed_class is None else f"speed class {offer.speed_class}"
+    return ", ".join(word for word in (words, emulated) if word)
 
 
 def _held(job: QueuedJob, fleet: Fleet, now_ms: int) -> str:

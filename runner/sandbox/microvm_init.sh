@@ -37,7 +37,7 @@ tty 5 0
 END
     mkdir /new/dev/pts /new/dev/shm
     mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts /new/dev/pts
-    mount -t tmpfs -o mode=1777,nosuid,nodev shm /new/dev/shm
+    mount -t tmpfs -o "mode=1777,nosuid,nodev,size=$((shunter_memory / 2))" shm /new/dev/shm
     ln -s pts/ptmx /new/dev/ptmx
     ln -s /proc/self/fd /new/dev/fd
     ln -s /proc/self/fd/0 /new/dev/stdin
@@ -94,7 +94,7 @@ mount -t cgroup2 cg /cg && echo "+memory +pids" >/cg/cgroup.subtree_control && m
 while read -r name size _; do
     if [ "$name" = MemAvailable: ]; then most=$(((size - 24576) * 1024)); fi
 done </proc/meminfo
-if [ -z "$shunter_memory" ] || [ "$shunter_memory" -gt "$most" ]; then shunter_memory=$most; fi
+if [ "$shunter_memory" -gt "$most" ]; then shunter_memory=$most; fi
 echo "$shunter_memory" >/cg/job/memory.max && echo "$shunter_processes" >/cg/job/pids.max || fail "no limits"
 
 ip link set lo up
@@ -139,7 +139,8 @@ watch() {
 }
 
 step() { # TOKEN
-    sh /launcher "$held" 9>/cg/job/cgroup.procs </dev/null >&5 2>&1 3>&- 4>&- 5>&- 6>&-
+    # In a shell below, for one that waits writes "Killed" where what it waits for is told to write.
+    (exec sh /launcher "$held") 9>/cg/job/cgroup.procs </dev/null >&5 2>&1 3>&- 4>&- 5>&- 6>&-
     code=$?
     printf %s "$1" >&5
     while read -r name kills; do

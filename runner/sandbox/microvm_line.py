@@ -32,7 +32,7 @@ class Boot:
 
     accel: Accel
     memory_mib: int  # its RAM
-    job_memory_mib: int | None  # what the job may take of it; None: all that is left
+    job_memory_mib: int  # what the job may take of it
     cpus: int
     processes: int
     layer: int  # which of the scratch disk's layers is written to
@@ -127,8 +127,7 @@ def _append(boot: Boot) -> list[str]:
     """The kernel's command line; words with `=` that it does not know become variables of its init."""
     found = ["console=ttyS0", "quiet", "reboot=t", "panic=-1", "random.trust_cpu=on", "net.ifnames=0"]
     found += [f"shunter_layer={boot.layer}", f"shunter_processes={boot.processes}"]
-    if boot.job_memory_mib is not None:
-        found.append(f"shunter_memory={boot.job_memory_mib << 20}")
+    found.append(f"shunter_memory={boot.job_memory_mib << 20}")
     if boot.network:
         found.append(f"shunter_network={NET}")
     return found

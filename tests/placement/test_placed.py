@@ -59,6 +59,20 @@ def test_it_says_what_else_runs_there_and_how_fast_it_is(said: dict[str, Any], p
 
 
 @pytest.mark.parametrize(
+    ("said", "tier", "phrase"),
+    [
+        ({"accel": "tcg", "speed": 80}, "microvm", "idle, speed 80, emulated (tcg)"),
+        ({"accel": "tcg"}, "microvm", "idle, emulated (tcg)"),
+        ({"accel": "kvm", "speed": 80}, "microvm", "idle, speed 80"),
+        ({"accel": "tcg", "speed": 80}, "process", "idle, speed 80"),
+    ],
+)
+def test_it_says_where_a_guest_is_emulated(said: dict[str, Any], tier: str, phrase: str) -> None:
+    one = runner(tiers=("microvm", "process"), **said)
+    assert _sentence(one, job(tier=tier)) == f"needs no image, {phrase}"
+
+
+@pytest.mark.parametrize(
     ("held_ms", "phrase"),
     [(400, "less than 1 s"), (4000, "4 s"), (14_999, "14 s"), (15_020, "15 s"), (3_600_000, "15 s")],
 )

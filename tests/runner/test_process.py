@@ -125,7 +125,7 @@ def ask(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (("--hub", "http://x", "--token-file", "/no/such"), "--token-file"),
         (("--check", "--labels", "a,-b"), "--labels"),
         (("--check", "--exclusive"), "--exclusive"),
-        (("--check", "--tiers", "microvm"), "--tiers"),
+        (("--check", "--tiers", "container"), "--tiers"),
         (("--check", "--max-jobs", "0"), "--max-jobs"),
         (("--check", "--wait", "51"), "--wait"),
         (("--surprise",), "--surprise"),
