@@ -116,7 +116,7 @@ class Guest:
         self._ports["fill"].shutdown(socket.SHUT_WR)
         return int(self._await("filled", stop, until, "the workspace was not taken"))
 
-    def pack(self, read: Callable[["Port"], None], stop: Stop, until: float) -> int:
+    def pack(self, read: Callable[["Port"], object], stop: Stop, until: float) -> int:
         """Have its workspace packed, as a tar that `read` reads; tar's exit code in the guest."""
         self._say(b"pack\n")
         read(port := Port(self, "pack", stop, until, b"packed"))
@@ -141,9 +141,13 @@ class Guest:
         output = Output(token, sink)
         out = self._ports["out"]
         self._say(b"run %s %d %d\n" % (token, len(launcher), len(script)) + launcher + script)
-        told: str | None = None
+        told: tuple[int, int | None] | None = None
         ending = Ending(until)
-        while told is None or not output.ended:
+        while True:
+            if told is None and (said := self._take("exit")) is not None:
+                told = ended_of(said)
+            if told is not None and output.ended:
+                break
             now = time.monotonic()
             if now >= until:
                 stop.ask("timed_out")
@@ -156,9 +160,8 @@ class Guest:
             ready = self._look([out.fileno()], max(0.0, min(ending.due - now, 60.0)), stop)
             if output.port(ready, out):
                 ending.heard()
-            told = told if told is not None else self._take("exit")
         output.flush()
-        return (KILLED, None) if told is None else ended_of(told)
+        return (KILLED, None) if told is None else told
 
     def kill(self) -> bool:
         """Kill all of the job's processes; whether the guest said so in time."""
@@ -303,6 +306,8 @@ class Port:
         """All of it. Raises Refused, once the guest has said that it is done."""
         view = memoryview(data)
         while view:
+            if self._ended():
+                raise Refused
             if self._look(writes=True):
                 try:
                     view = view[self._socket.send(view) :]
@@ -310,8 +315,6 @@ class Port:
                     continue
                 except OSError as error:
                     raise SandboxBroken(f"the guest is gone: {error.strerror}") from None
-            elif self._ended():
-                raise Refused
         return len(data)
 
     def read(self, size: int) -> bytes:

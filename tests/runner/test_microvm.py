@@ -3,6 +3,7 @@
 All in one process of the test run: two guests at once on two processors take more than twice as long.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,21 +12,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
+from hub.wire.claim import ImageRef
 from runner import leftovers
+from runner.agent import Agent
+from runner.client import Hub
+from runner.config import Config
 from runner.sandbox import microvm_initrd
 from runner.sandbox.base import Command, SandboxBroken, Stop
 from runner.sandbox.keeper import processes
 from runner.sandbox.microvm import Means, MicrovmSandbox
-from runner.sandbox.microvm_check import FOLDER
+from runner.sandbox.microvm_check import FOLDER, Found
 from runner.sandbox.namespace import Asked
+from runner.tiers import Tiers
 from tests.runner import boxes, guests
-from tests.runner.conftest import ROOT
-from tests.runner.fakehub import eventually
+from tests.runner.conftest import QUICK, ROOT
+from tests.runner.fakehub import TOKEN, FakeHub, eventually
+from tests.runner.test_workspace import entry, packed
 
 pytestmark = [pytest.mark.xdist_group("microvm"), pytest.mark.timeout(180)]
 FAR = 120.0
@@ -119,7 +127,7 @@ def test_a_job_has_its_image_its_files_and_its_limits_and_leaves_its_workspace(
     assert box.run("a=$(wc -l <beat); sleep 1; expr $(wc -l <beat) - $a") == 0
     assert int(box.out) > 0  # what a step left running goes on
 
-    assert box.run("dd if=/dev/zero of=big bs=1M count=100 2>/dev/null || { sleep 2; rm big; false; }") == 1
+    assert box.run("dd if=/dev/zero of=big bs=1M count=100 2>/dev/null || { sleep 1.2; rm big; false; }") == 1
     assert box.made.short_of(1) == "disk"
     assert 40 <= (box.made.usage().peak_disk_mib or 0) <= 64
 
@@ -179,7 +187,7 @@ def test_a_network_reaches_other_machines_and_never_this_ones_own_address(box: B
         box.lay()
         inside, outside = inner.getsockname()[1], outer.getsockname()[1]
         hosts = "127.0.0.1 10.0.3.2 10.0.2.2 10.0.2.100"
-        script = f"for h in {hosts}; do nc -w 2 $h {inside} </dev/null && echo $h; done; cat /etc/resolv.conf"
+        script = f"for h in {hosts}; do nc -w 1 $h {inside} </dev/null && echo $h; done; cat /etc/resolv.conf"
         assert box.run(script) == 0
         inner.settimeout(0.5)
         with pytest.raises(TimeoutError):
@@ -213,6 +221,65 @@ def own_address() -> str | None:
             return None
         name = str(probe.getsockname()[0])
         return None if name.startswith("127.") else name
+
+
+class Shelf:
+    """One image, which is here."""
+
+    def __init__(self, image: Path) -> None:
+        self.image = image
+        self.changed: Callable[[], None] = lambda: None
+
+    @contextlib.contextmanager
+    def use(self, image: str) -> Iterator[None]:
+        yield
+
+    def ensure(self, ref: ImageRef, *, stop: Stop, until: float, note: Callable[[str], None]) -> Path:
+        return self.image
+
+    def held(self) -> dict[str, str | None]:
+        return {self.image.stem: None}
+
+    def fetching(self) -> tuple[str, ...]:
+        return ()
+
+    def taken_mib(self) -> int:
+        return 0
+
+
+def test_a_whole_job_takes_its_files_into_a_guest_and_its_artifacts_out_of_it(
+    means: Means, hub: FakeHub, tmp_path: Path, image: Path
+) -> None:
+    pack = packed(entry("src/main", b"content"))
+    hub.workspaces[1] = pack
+    hub.queue(
+        1,
+        "cat src/main; echo made >src/made; mkdir out",
+        "ln -s /work/src/made out/near; ln -s /etc/passwd out/far",
+        "awk 'BEGIN { s = \"0123456789abcdef\"; while (1) s = s s }'",
+        tier="microvm",
+        images=[{"hash": image.stem}],
+        workspace={"hash": blake3(pack).hexdigest(), "bytes": len(pack)},
+        artifacts=["out/**"],
+        memory_mib=64,
+        disk_mib=32,
+    )
+    os.close(leftovers.take(tmp_path))
+    offers = Tiers(offered=("microvm",), guests=Found(means=means))
+    settings = Config(
+        url=hub.url, token=TOKEN, work=tmp_path, tiers=("microvm",), accel="tcg", timing=QUICK, speed=100,
+        wait_s=5, once=True,
+    )  # fmt: skip
+    assert Agent(settings, Hub(hub.url, TOKEN), tiers=offers, images=Shelf(image)).run() == 0
+    said = hub.finish_of(1)
+    assert (said["outcome"], said["exit_code"], said["short"]) == ("failed", 137, "memory")
+    assert said["error"].startswith("ran out of memory: 64 MiB asked, 64 MiB taken")
+    assert said["gone"] is True
+    assert b"content" in hub.log(1)
+    assert hub.artifacts == {"out/near": b"made\n"}
+    assert b"leads out of the workspace" in hub.log(1)
+    assert hub.of("/claim")[0].json["facts"]["accel"] == "tcg"
+    assert list((tmp_path / "jobs").iterdir()) == []
 
 
 AGENT = """
