@@ -80,25 +80,23 @@ def fleet_lines(fleet: Json, paint: Paint, now_ms: int) -> list[str]:
     shapes = fleet.get("lacking") or []
     lines += ["", paint("bold", "capacity that the queue lacks") if shapes else "the queue lacks no capacity"]
     for shape in shapes:
-        count = shape["jobs"]
-        asks = [
-            f"{count} job{'' if count == 1 else 's'}",
-            one_line(shape["project"]),
-            shape.get("tier") or "",
-        ]
-        asks += [one_line(word) for word in (shape.get("arch"), *(shape.get("labels") or [])) if word]
-        asks += [mib(shape["memory_mib"])] if shape.get("memory_mib") is not None else []
-        asks += [f"{shape['cpus']} CPUs"] if shape.get("cpus") is not None else []
-        asks.append(paint("dim", f"oldest waits {duration(shape['oldest_s'])}"))
-        lines += ["  ".join(word for word in asks if word), *sentence("waiting", shape["headline"], paint)]
+        told = [one_line(shape["project"]), one_line(shape["wants"])]
+        told.append(paint("dim", f"oldest waits {duration(shape['oldest_s'])}"))
+        lines += ["  ".join(told), *sentence("waiting", shape["headline"], paint)]
     return lines
 
 
 def queue_lines(queue: Json, paint: Paint, now_ms: int) -> list[str]:
-    """What waits, in queue order, and why."""
+    """What waits, by reason, then the jobs in their turn, and why."""
     jobs = queue.get("jobs") or []
     if not jobs:
         return ["nothing waits"]
+    lines: list[str] = []
+    for group in queue.get("groups") or []:
+        number = f"{group['jobs']} job{'' if group['jobs'] == 1 else 's'}"
+        oldest = paint("dim", f"oldest waits {duration(group['oldest_s'])}")
+        lines += [f"{paint('bold', number)}  {oldest}", *sentence("waiting", group["headline"], paint)]
+    lines += [""] if lines else []
     cells: list[list[Cell]] = []
     for job in jobs:
         waited = spent_s(job.get("queued_at"), None, now_ms)
@@ -110,7 +108,6 @@ def queue_lines(queue: Json, paint: Paint, now_ms: int) -> list[str]:
                 ("dim", "" if waited is None else f"for {duration(waited)}"),
             ]
         )
-    lines: list[str] = []
     for job, row in zip(jobs, table(cells, paint), strict=True):
         lines.append(row)
         if job.get("waiting"):

@@ -26,6 +26,7 @@ from hub.dispatch.keeps import Keeps
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
+from hub.dispatch.rounds import Rounds
 from hub.dispatch.tasks import Tasks
 from hub.dispatch.timers import Timers
 from hub.placement import model
@@ -82,6 +83,14 @@ class Dispatcher:
             save=self._save_hold,
         )
         self.keeps = Keeps(self.fleet, self.queue, self.runner_changed)
+        self.rounds = Rounds(
+            board=self.board,
+            reasons=self.reasons,
+            keeps=self.keeps,
+            writer=writer,
+            now_ms=now_ms,
+            tell=lambda job_id: self._tell(self.jobs[job_id]),
+        )
         self.concurrency = Concurrency()
         self.on_superseded: Callable[[list[int]], Coroutine[Any, Any, None]] = _nobody
         self.rescued_by_sweep = 0
@@ -124,6 +133,7 @@ class Dispatcher:
         group = self.queue.add(job.queued())
         if group is not None:
             self.board.group_made(group)
+        self.rounds.joined(job.id)
         self.reasons.forget()
         self._tell(job)
 
@@ -131,6 +141,7 @@ class Dispatcher:
         queued = self.queue.get(job_id)
         assert queued is not None, "only a queued job is taken out"
         self.holds.leave(queued)
+        self.rounds.left(job_id)
         if (kept := self.keeps.leave(job_id)) is not None:  # others may have it, once this is done
             self.timers.at(self.now_ms(), lambda _: self.runner_changed(kept))
         self.reasons.forget()
@@ -341,8 +352,7 @@ class Dispatcher:
             found = sum(self._choose(runner) for runner in waiting)
         found += self.leases.sweep(self.now_ms())
         self.keeps.recheck(self.now_ms())
-        for job in self.reasons.look_round(self.now_ms(), self.keeps.look)[:TOLD]:
-            self._tell(self.jobs[job.id])
+        self.rounds.look_some(self.now_ms())
         self.rescued_by_sweep += found
         if found:
             log.warning("the sweep found %d jobs that no wake-up had placed", found)

@@ -30,14 +30,14 @@ class Group:
     """Jobs with one demand and priority, in queue order. Never empty while it is in the queue.
 
     `verdicts` is the board's memory: the demand's rank on each entry of runners that could ever take it.
+    Each `Any` is of a module that knows this one.
     """
 
     demand: Demand
     priority: int
     jobs: list[QueuedJob] = field(default_factory=list)
     verdicts: dict[Any, Rank] = field(default_factory=dict)
-    kind: str | None = None  # of the reason why its jobs wait, when last looked at; None: nobody looked yet
-    kind_since_ms: int = 0
+    known: Any = None  # why its jobs wait, as `reasons` remembers it; None: nobody looked yet
 
     def index(self, job: QueuedJob) -> int:
         """Where the job with `job`'s order stands."""

@@ -23,15 +23,15 @@ def runner_to_keep(job: QueuedJob, judgement: Judgement, fleet: Fleet) -> str | 
     waited_ms = judgement.now_ms - job.queued_ms
     if waited_ms < fleet.settings.bypass_ms or judgement.fitting:
         return None
-    could = [
+    could = (
         verdict
-        for verdict in judgement.verdicts
+        for verdict in sorted(judgement.verdicts, key=lambda verdict: verdict.preference)
         if not _is_kept_from(job, verdict.runner)
         and {lack.code for lack in verdict.lacks if not lack.lasting} & SIZE
         and any(_came_later(placed, job) for placed in verdict.runner.standing.placed)
         and could_take(job, verdict.runner, fleet, judgement.now_ms)
-    ]
-    return min(could, key=lambda verdict: verdict.preference).runner.name if could else None
+    )
+    return next((verdict.runner.name for verdict in could), None)
 
 
 def could_take(job: QueuedJob, runner: Runner, fleet: Fleet, now_ms: int) -> bool:

@@ -181,8 +181,9 @@ def _apply(
     for key, change in sorted(changes, key=lambda one: _FIRST.get(one[0], len(_FIRST))):
         whose, _, field = key.partition(".")
         if key == "hub.images":
-            held = {name: one for name, one in fleet.images.items() if one.serves(job.demand.project)}
-            fleet = replace(fleet, images={image: HubImage() for image in change["add"]} | held)
+            held = {name for name, one in fleet.images.items() if one.serves(job.demand.project)}
+            sent = {image: HubImage() for image in change["add"] if image not in held}
+            fleet = replace(fleet, images=dict(fleet.images) | sent)
         elif key == "job.declines":
             left = tuple(decline for decline in job.declines if decline.runner not in change["remove"])
             job = replace(job, declines=left)

@@ -167,6 +167,7 @@ async def start_up(hub: Hub) -> None:
     }
     broken: list[tuple[JobRow, str]] = []
     queued: list[LiveJob] = []
+    reasons: dict[int, str | None] = {}
     for row in loaded.jobs:
         try:
             job = await live_job(hub, row, runs[row.run_id])
@@ -176,6 +177,7 @@ async def start_up(hub: Hub) -> None:
         hub.dispatch.jobs[job.id] = job
         if row.status == "queued":
             queued.append(job)
+            reasons[job.id] = row.waiting
     for decline in loaded.declines:
         if (declined := hub.dispatch.jobs.get(decline.job_id)) is not None:
             one = Decline(runner=decline.runner, at_ms=decline.at_ms, reason=decline.reason)
@@ -189,6 +191,7 @@ async def start_up(hub: Hub) -> None:
         hub.dispatch.ready(job)
         if job.held_since_ms is not None and (waiting := hub.dispatch.queue.get(job.id)) is not None:
             hub.dispatch.holds.time(waiting)
+        hub.dispatch.rounds.recall(job.id, reasons[job.id])
     out = {attempt.job_id for attempt in loaded.attempts}
     for row, why in broken:
         await _fail(hub, row.id, row.attempt, why, is_out=row.id in out)

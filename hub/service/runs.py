@@ -10,6 +10,7 @@ from hub.service import history, images_names, ready, results
 from hub.service.access import Principal, authorise
 from hub.service.hub import Hub
 from hub.service.views import job_view, run_view, undone_needs
+from hub.service.waiting import looks_for_view
 from hub.store import jobs as job_store
 from hub.store import runs as store
 from hub.store import workspaces as workspace_store
@@ -22,6 +23,7 @@ from hub.wire.spec import JobSpec, Pipeline
 
 QUICK = 16_384  # characters of YAML that are read in a millisecond or two: a thread would cost more
 MAX_PAGE = 200  # runs in one answer
+JUDGED = 20  # jobs of a run that are each judged in full for a view of it: some 10 ms each at 1,000 runners
 
 
 async def submit(hub: Hub, principal: Principal, message: Submit) -> Submitted:
@@ -171,7 +173,11 @@ async def view(hub: Hub, principal: Principal, run_id: int) -> RunView:
         attempts = await store.attempts_of(conn, [job.id for job in jobs])
     for name in {job.name for job in jobs}:
         await history.learned(hub, row.project, name)
-    views = [job_view(hub, principal, job, attempts.get(job.id, []), undone_needs(job, jobs)) for job in jobs]
+    looks = looks_for_view(hub) if len(jobs) > JUDGED else None
+    views = [
+        job_view(hub, principal, job, attempts.get(job.id, []), undone_needs(job, jobs), looks)
+        for job in jobs
+    ]
     return run_view(row, await results.with_results(hub, views))
 
 

@@ -54,8 +54,9 @@ def job_view(
     row: JobRow,
     attempts: Sequence[AttemptRow] = (),
     undone: Sequence[str] = (),
+    looks: int | None = None,
 ) -> JobView:
-    """A job as every view shows it, its waiting reason worked out now. `undone`: what it still needs."""
+    """A job as every view shows it. `undone`: what it still needs; `looks`: see `waiting.reason`."""
     spec = _spec_of(row)
     recent = history.known(hub, row.project, row.name)
     recent_memory, recent_disk = recent_peak(recent.peaks_memory_mib), recent_peak(recent.peaks_disk_mib)
@@ -96,7 +97,7 @@ def job_view(
         steps=[step.name for step in spec.steps],
         results=[StepResult.model_validate(one) for one in json.loads(row.results or "[]")],
         log_bytes=log_bytes,
-        waiting=waiting_of(hub, principal, row, undone),
+        waiting=waiting_of(hub, principal, row, undone, looks),
         attempts=[attempt_view(attempt) for attempt in attempts],
     )
 
@@ -155,15 +156,16 @@ def _workspace_of(row: RunRow) -> Workspace | None:
         return None
 
 
-def waiting_of(hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str] = ()) -> Waiting | None:
-    """Why the job waits; None: it does not."""
+def waiting_of(
+    hub: Hub, principal: Principal, row: JobRow, undone: Sequence[str] = (), looks: int | None = None
+) -> Waiting | None:
+    """Why the job waits; None: it does not. `looks`: see `waiting.reason`."""
     if row.status not in ("queued", "blocked"):
         return None
-    found = reason(hub, principal, row, undone)
+    found = reason(hub, principal, row, undone, looks)
     if found is None:
         return None
-    waiting, since_ms = found
-    return waiting_view(waiting, since_ms=since_ms, as_of_ms=hub.now_ms())
+    return waiting_view(found.waiting, since_ms=found.since_ms, as_of_ms=found.as_of_ms)
 
 
 def undone_needs(row: JobRow, jobs: Sequence[JobRow]) -> list[str]:

@@ -127,6 +127,7 @@ class Shape(Answer):
     memory_mib: int | None = None
     cpus: int | None = None
     disk_mib: int | None = None
+    wants: str = Field(default="", description="the number and what they ask, in words")
     kind: str = Field(description="kind of the waiting reason")
     headline: str
     oldest_s: float = Field(description="how long the oldest of them has waited")
@@ -139,11 +140,22 @@ class FleetView(Answer):
     lacking: list[Shape]
 
 
+class QueueGroup(Answer):
+    """Jobs that wait for one reason."""
+
+    kind: str
+    headline: str
+    jobs: int
+    oldest_s: float = Field(description="how long the oldest of them has waited")
+    first: list[int] = Field(default=[], description="ids of those whose turn comes first, 5 at most")
+
+
 class QueueView(Answer):
-    """GET /queue, in queue order. `more`: queued jobs beyond the bound."""
+    """GET /queue: jobs in their turn, and all of them by reason. `more`: jobs beyond the bound."""
 
     jobs: list[JobView]
     more: int = 0
+    groups: list[QueueGroup] = Field(default=[], description="those with the most jobs first, 200 at most")
 
 
 class NewToken(Request):

@@ -55,7 +55,7 @@ def test_global_options_stand_before_or_after_the_subcommand(
     monkeypatch.setenv("SHUNTER_TOKEN", "not-this-one")
     fake.on("GET", "/queue", QueueView(jobs=[]))
     done = shunter(*(fake.url if word == "URL" else word for word in words))
-    assert (done.status, done.out) == (0, '{\n  "jobs": [],\n  "more": 0\n}\n')
+    assert (done.status, done.out) == (0, '{\n  "jobs": [],\n  "more": 0,\n  "groups": []\n}\n')
 
 
 def test_global_options_may_stand_between_a_group_and_its_command(shunter: Shunter, fake: FakeHub) -> None:

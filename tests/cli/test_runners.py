@@ -11,6 +11,7 @@ from hub.wire.fleet import (
     NewRunner,
     NewRunnerToken,
     NewToken,
+    QueueGroup,
     QueueView,
     RunnerList,
     RunnerView,
@@ -142,8 +143,20 @@ def test_times_are_read_with_their_unit() -> None:
 
 
 def test_the_queue_tells_why_each_job_waits(shunter: Shunter, fake: FakeHub) -> None:
-    fake.on("GET", "/queue", QueueView(jobs=[a_job("train", waiting=lacking_gpu("a", "b"))], more=7))
+    why = "no runner can take it: 2 runners, all lack label gpu"
+    fake.on(
+        "GET",
+        "/queue",
+        QueueView(
+            jobs=[a_job("train", waiting=lacking_gpu("a", "b"))],
+            more=7,
+            groups=[QueueGroup(kind="nowhere", headline=why, jobs=8, oldest_s=75, first=[1])],
+        ),
+    )
     assert shunter("queue").out == (
+        "8 jobs  oldest waits 1 min 15 s\n"
+        "  waiting: no runner can take it: 2 runners, all lack label gpu\n"
+        "\n"
         "run 42  train  andy/demo\n"
         "  waiting: no runner can take it: 2 runners, all lack label gpu\n"
         "and 7 more\n"
@@ -158,13 +171,14 @@ def test_the_fleet_tells_what_the_queue_lacks(shunter: Shunter, fake: FakeHub) -
         labels=["gpu"],
         memory_mib=8192,
         cpus=4,
+        wants="3 jobs want {microvm, 8 GiB, 4 CPUs, label gpu}",
         kind="nowhere",
         headline="no runner can take it: 1 runner, all lack label gpu",
         oldest_s=75,
     )
     fake.on("GET", "/fleet", FleetView(runners=[EARTH], lacking=[shape]))
     out = shunter("fleet").out
-    assert "3 jobs  andy/demo  microvm  gpu  8192 MiB  4 CPUs  oldest waits 1 min 15 s\n" in out
+    assert "andy/demo  3 jobs want {microvm, 8 GiB, 4 CPUs, label gpu}  oldest waits 1 min 15 s\n" in out
     assert "  waiting: no runner can take it: 1 runner, all lack label gpu\n" in out
     fake.on("GET", "/fleet", FleetView(runners=[EARTH], lacking=[]))
     assert "the queue lacks no capacity\n" in shunter("fleet").out

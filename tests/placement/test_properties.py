@@ -15,6 +15,7 @@ from hub.placement.model import Decline, Fleet, HubImage, Kept, Placed, QueuedJo
 from hub.placement.placed import compare
 from hub.placement.preview import preview
 from hub.placement.rank import is_there
+from hub.placement.turn import holding, in_turn
 from hub.placement.waiting import explain, judge
 from tests import fleets
 from tests.fleets import NOW_MS
@@ -155,11 +156,13 @@ def test_a_preview_is_what_the_plain_board_would_give_out(
     batch = [replace(job, id=job.id + 100, order=(*job.order[:2], job.id + 100)) for job in batch]
     expected = {}
     world = _all_there_claim(fleet)
-    for job in sorted((*queue, *batch), key=lambda job: job.order):
+    held = holding(fleet)
+    for job in in_turn((*queue, *batch), held):
         plan = offer(PlainBoard(world, (job,), NOW_MS), job)
         assert plan.holds == (), "when all claim, nobody is awaited"
         if plan.runner is not None:
             expected[job.id] = plan.runner
+            held[job.demand.owner] += 1
             placed = with_jobs(world.runners[plan.runner], [job], world)
             world = replace(world, runners={**world.runners, plan.runner: placed})
     answers = preview(fleet, queue, batch, NOW_MS)
