@@ -53,10 +53,16 @@ def clean(work: Path) -> int:
             mark = (folder / MARK_FILE).read_text()
             kill_marked(mark)
             if mark:
+                kill_marked(held_mark(mark))
                 cgroups.left_over(mark, homes)
         remove(folder)
         count += 1
     return count
+
+
+def held_mark(mark: str) -> str:
+    """The mark of what holds a job's mounts and network: it outlives the job, until its files are read."""
+    return f"{mark}-held"
 
 
 def kill_marked(mark: str) -> list[int]:

@@ -143,16 +143,21 @@ def fetch_commit(
         "FROM": workspace.git,
         "COMMIT": workspace.commit,
         "DEPTH": str(MAX_DELTA_COMMITS),
+        "BESIDE": str(sandbox.folder / "checkout") if sandbox.own_disk else "",
+        "INTO": str(sandbox.workspace),
     }
     code = sandbox.run(Command(argv=("/bin/sh", "-eu", "-c", _GIT), env=env, outside=True), sink, stop, until)
     if code != 0 and stop.reason is None:
         raise NotPrepared(f"git could not fetch {workspace.commit[:12]} of {workspace.git} (exit {code})")
 
 
+# git asks where it is, and has no answer on a disk that is mounted for the job alone: there it works in a
+# folder beside, and what it made is copied.
 # A server may not give a commit by its name, or not one that is only abbreviated: then all branches.
 _GIT = """
 command -v git >/dev/null || { echo "git is not installed on this runner"; exit 127; }
 git() { command git -c core.hooksPath=/dev/null -c protocol.ext.allow=never "$@"; }
+if [ -n "$BESIDE" ]; then mkdir "$BESIDE"; cd "$BESIDE"; fi
 git -c init.defaultBranch=main init -q .
 git remote add origin "$FROM"
 if ! git fetch -q --no-tags --depth 1 origin "$COMMIT" 2>/dev/null; then
@@ -162,4 +167,5 @@ if ! git fetch -q --no-tags --depth 1 origin "$COMMIT" 2>/dev/null; then
 fi
 git checkout -q --detach "$COMMIT"
 git log -1 --oneline --no-decorate
+if [ -n "$BESIDE" ]; then cp -a . "$INTO/"; cd /; rm -rf "$BESIDE"; fi
 """

@@ -142,7 +142,7 @@ class Place:
             [sys.executable, "-I", "-S", holder.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={leftovers.MARK: mark},
+            env={leftovers.MARK: leftovers.held_mark(mark)},
             cwd="/",
             start_new_session=True,
         )
@@ -177,7 +177,7 @@ class Place:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env={leftovers.MARK: mark, "PATH": holder.PATH},
+                env={leftovers.MARK: leftovers.held_mark(mark), "PATH": holder.PATH},
                 cwd="/",
                 pass_fds=(told, leave, *handles),
                 start_new_session=True,

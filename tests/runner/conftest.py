@@ -18,7 +18,9 @@ from runner import leftovers
 from runner.agent import Agent
 from runner.client import Hub
 from runner.config import Config, Timing
+from runner.offer import ImageCache
 from runner.sandbox.keeper import descendants
+from runner.tiers import Tiers
 from tests.runner import boxes
 from tests.runner.fakehub import DEADLINE_S, TOKEN, FakeHub, eventually
 
@@ -54,17 +56,17 @@ Start = Callable[..., Running]
 
 @pytest.fixture
 def start(hub: FakeHub, tmp_path: Path) -> Iterator[Start]:
-    """Start an agent; keywords are fields of its Config."""
+    """Start an agent; keywords are fields of its Config, or its tiers and images."""
     made: list[Running] = []
     others = set(descendants(os.getpid()))  # of whatever else this process has been asked to test
 
-    def begin(**more: Any) -> Running:
+    def begin(*, tiers: Tiers | None = None, images: ImageCache | None = None, **more: Any) -> Running:
         work = tmp_path / f"work-{len(made)}"
         lock = leftovers.take(work)
         os.close(lock)
         settings: dict[str, Any] = {"timing": QUICK, "speed": 100, "wait_s": 5}
         config = Config(url=hub.url, token=TOKEN, work=work, **(settings | more))
-        agent = Agent(config, Hub(hub.url, config.token))
+        agent = Agent(config, Hub(hub.url, config.token), tiers=tiers, images=images)
         status: list[int] = []
         thread = threading.Thread(target=lambda: status.append(agent.run()), daemon=True)
         running = Running(agent=agent, thread=thread, work=work, status=status)
