@@ -248,7 +248,7 @@ class Dispatcher:
         """A claim came in and waits: let it choose. Closes one that it replaces."""
         if runner.open_claim is not None:
             runner.open_claim.close()
-        if self.closing:
+        if self.closing or self.fleet.live.get(runner.name) is not runner:  # or removed while it was read
             claim.close()
             return
         runner.open_claim = claim

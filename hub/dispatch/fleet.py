@@ -201,7 +201,9 @@ class Fleet(Mapping[str, Runner]):
         return runner
 
     def changed(self, runner: LiveRunner, now_ms: int) -> None:
-        """Put `runner` where its facts now belong."""
+        """Put `runner` where its facts now belong; one that was removed meanwhile belongs nowhere."""
+        if self.live.get(runner.name) is not runner:
+            return
         runner.touch()
         self.noted(runner.name, runner.model)
         self._count(runner, Counter(one.owner for one in runner.placed.values() if one.owner is not None))

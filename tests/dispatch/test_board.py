@@ -155,3 +155,14 @@ def test_after_the_hubs_images_changed_both_boards_decide_the_same(
             assert choose(live, name) == choose(plain, name)
     for one_job in jobs:
         assert offer(live, one_job) == offer(plain, one_job)
+
+
+def test_a_runner_that_changes_after_its_removal_is_not_listed_again() -> None:
+    """A call of its own may still be under way, and a timer still due."""
+    board = live_board(fleet(runner("a", waiting=True)), [])
+    gone = board.fleet.remove("a")
+    assert gone is not None
+    board.fleet.changed(gone, NOW_MS)
+    assert not board.fleet.entries
+    _enqueue(board, job(1))
+    assert offer(board, job(1)).take is None

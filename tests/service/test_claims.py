@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from hub.dispatch.attempts import LiveAttempt, OpenClaim
 from hub.service import claims
 from hub.service.access import Principal
 from hub.wire.claim import Claim
@@ -338,3 +339,19 @@ async def test_a_claim_whose_client_left_gets_no_job(tmp_path: Path) -> None:
         assert not (await hub.admin.get("/runners/a"))["waiting"]
         job = await hub.one_job()
         assert (await hub.job(job))["status"] == "queued"
+
+
+async def test_a_runner_that_is_removed_while_its_claim_is_read_is_not_there_any_more(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as hub:
+        machine = await hub.machine("a")
+        await machine.claim()
+        live = hub.hub.dispatch.fleet.live["a"]
+        given: asyncio.Future[LiveAttempt | None] = asyncio.get_running_loop().create_future()
+        claim = OpenClaim(runner="a", instance=None, claim_id=None, address="", answer=given)
+        assert (await hub.admin.call("DELETE", "/runners/a")).status_code == 204
+        hub.hub.dispatch.open(live, claim)
+        assert await given is None
+        job = await hub.one_job()
+        assert (await hub.job(job))["waiting"]["kind"] == "none"
