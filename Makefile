@@ -41,6 +41,7 @@ check: lint types test ## all that a change must pass
 
 bench: .venv/.test ## measure this machine (figures, no verdict)
 	@$(BIN)/python -m tests.bench.claim_path $(ARGS)
+	@$(BIN)/python -m tests.bench.waiting
 
 wheel: .venv/.test ## build dist/shunter-*.whl
 	@$(BIN)/python -m build --wheel --no-isolation

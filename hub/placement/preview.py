@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from hub.placement.fit import first_lack, with_jobs
+from hub.placement.fit import Shape, first_lack, shape, shape_lacks, with_jobs
 from hub.placement.headroom import Headroom, headroom
 from hub.placement.judgement import Judgement, judge
 from hub.placement.model import Fleet, QueuedJob, Runner
@@ -108,6 +108,9 @@ class _GivenOut:
         ]
         self._rooms: dict[str, Headroom] = {}
         self._changes = dict.fromkeys(self._claiming, 0)  # how often the runner's room has changed
+        self._by_shape: dict[Shape, list[str]] = {}  # room does not change a shape
+        for name in self._claiming:
+            self._by_shape.setdefault(shape(fleet.runners[name]), []).append(name)
         self._contests: dict[object, list[tuple[Preference, str, int]]] = {}
         self.told: dict[int, tuple[str, str]] = {}  # job -> (runner, placed sentence)
         for name in self._claiming:
@@ -119,8 +122,10 @@ class _GivenOut:
         contest = self._contests.get(_key(job))
         if contest is None:
             contest = self._contests[_key(job)] = []
-            for name in self._claiming:
-                self._enter(contest, job, name)
+            for of, names in self._by_shape.items():
+                if not shape_lacks(job.demand, of, self._base):
+                    for name in names:
+                        self._enter(contest, job, name)
         while contest:
             _, name, change = contest[0]
             if change != self._changes[name]:
@@ -149,8 +154,8 @@ class _GivenOut:
         self._rooms[runner.name] = headroom(runner, self._base.settings)
 
     def _enter(self, contest: list[tuple[Preference, str, int]], job: QueuedJob, name: str) -> None:
-        """Let the runner compete for `job`, with the room it has now, if the job fits on it."""
+        """Let the runner, whose shape lacks nothing, compete with the room it has now, if `job` fits."""
         runner, room, settings = self._runners[name], self._rooms[name], self._base.settings
-        if first_lack(job, runner, self._base, self._now_ms, room=room) is None:
+        if first_lack(job, runner, self._base, self._now_ms, room=room, lasting=()) is None:
             key = preference(job.demand, runner, room, self._now_ms, settings, job.lost_on, job.wish)
             heapq.heappush(contest, (key, name, self._changes[name]))

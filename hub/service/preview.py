@@ -1,5 +1,8 @@
 """Where would the jobs of a pipeline go now, and why not elsewhere? Nothing is stored or queued."""
 
+import asyncio
+from dataclasses import replace
+
 from hub.dispatch.show import preview_view
 from hub.placement.model import QueuedJob
 from hub.placement.need import disk_need, usual_ms
@@ -28,8 +31,10 @@ async def preview(hub: Hub, principal: Principal, message: Submit) -> Preview:
                 usual_ms=usual_ms(recent.durations_ms),
             )
         )
-    found = previewed(
-        hub.dispatch.fleet.value,
+    live = hub.dispatch.fleet
+    found = await asyncio.to_thread(  # beside a long queue it takes seconds, in which claims are answered
+        previewed,
+        replace(live.value, runners={name: one.model for name, one in live.live.items()}),
         list(hub.dispatch.queue),
         jobs,
         now_ms,

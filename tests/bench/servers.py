@@ -25,6 +25,7 @@ class Served:
 
     port: int
     token: str
+    pid: int
 
 
 async def _empty(request: Request) -> Response:
@@ -48,8 +49,8 @@ def hub(folder: Path) -> Iterator[Served]:
         "--listen",
         f"127.0.0.1:{port}",
     ]
-    with _running(command, port, folder):
-        yield Served(port, (folder / "admin-token").read_text().strip())
+    with _running(command, port, folder) as pid:
+        yield Served(port, (folder / "admin-token").read_text().strip(), pid)
 
 
 @contextmanager
@@ -68,17 +69,17 @@ def empty(folder: Path) -> Iterator[Served]:
         "--log-level",
         "warning",
     ]
-    with _running(command, port, folder):
-        yield Served(port, "none")
+    with _running(command, port, folder) as pid:
+        yield Served(port, "none", pid)
 
 
 @contextmanager
-def _running(command: list[str], port: int, folder: Path) -> Iterator[None]:
+def _running(command: list[str], port: int, folder: Path) -> Iterator[int]:
     with (folder.parent / f"{folder.name}.log").open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "NO_COLOR": "1"})
     try:
         _wait_for(port, process)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(20)
