@@ -5,7 +5,8 @@
 Without files the bench builds two Debian images by itself, as `shunter image import` does: the base, and
 the base with a toolchain. That takes some minutes and a network; where mmdebstrap or mksquashfs is
 missing it makes a stand-in of what stands under /usr here, and says so. Each figure is the best of three
-rounds in a fresh hub and fresh stores, since what disturbs only adds. The hub is a process of its own on SQLite;
+rounds in a fresh hub and fresh stores, since what disturbs only adds. The hub is a process of its own on
+SQLite;
 `shunter` is called as a person calls it, with the start of Python in its time.
 """
 
@@ -31,7 +32,7 @@ STEPS = ("push v1", "update to v2", "fetch v2", "fetch v2, v1 held")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a step cost. `moved`: bytes that travelled or were stored; `hub_mib`: None where it had no part."""
+    """What a step cost. `moved`: bytes that travelled or were stored; `hub_mib`: None where it has none."""
 
     seconds: float
     moved: int
