@@ -1,5 +1,6 @@
 """Real processes killed at random moments: what is left is never wrong, and the next one goes on from it."""
 
+import contextlib
 import json
 import os
 import random
@@ -45,7 +46,8 @@ class Lives:
             pass  # it is still starting; one that finds all it needs here makes no call
         self._readable(dice.uniform(0, WITHIN_S))
         if not ended():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, signal.SIGKILL)
         status, said = self._end()
         assert status in (0, -signal.SIGKILL), said
         return status != 0
