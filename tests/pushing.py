@@ -12,7 +12,7 @@ import httpx
 from hub.chunks.chunk import encode, name_of
 from hub.chunks.cutter import CUTTERS, DEFAULT_CUTTER, cut
 from hub.chunks.frames import END, MEDIA_TYPE, Frames, frame
-from tests.hubs import Api
+from tests.hubs import Api, Running
 
 KIB = 1024
 
@@ -115,3 +115,9 @@ async def pull(api: Api, image_hash: str) -> bytes | None:
     if any(name not in bodies for name in names):
         return None
     return b"".join(decode(bodies[name], name=name, bytes_=size, max_bytes=2**20) for name, size in chunks)
+
+
+def at_rest(hub: Running) -> int:
+    """Bytes of all packs of a hub that keeps them in its data folder."""
+    packs = hub.hub.config.data / "blobs" / "packs"
+    return sum(path.stat().st_size for path in packs.rglob("*") if path.is_file())

@@ -155,16 +155,6 @@ class Plan:
     fetch: tuple[tuple[str, int], ...]  # (name, bytes), in the order of first need
 
     @cached_property
-    def fetch_bytes(self) -> int:
-        """Raw bytes that have to be fetched."""
-        return sum(size for _, size in self.fetch)
-
-    @cached_property
-    def held_bytes(self) -> int:
-        """Bytes of the wanted file that come from held ones."""
-        return sum(piece.bytes for piece in self.pieces if piece.held is not None)
-
-    @cached_property
     def places(self) -> Mapping[str, tuple[int, ...]]:
         """Where each chunk that is fetched stands in the wanted file: every offset, ascending."""
         found: dict[str, list[int]] = {}
@@ -172,19 +162,6 @@ class Plan:
             if piece.held is None:
                 found.setdefault(piece.name, []).append(piece.offset)
         return {name: tuple(offsets) for name, offsets in found.items()}
-
-    @cached_property
-    def missing_ranges(self) -> tuple[tuple[int, int], ...]:
-        """The parts of the wanted file that no held one has: (first byte, byte after the last), merged."""
-        ranges: list[tuple[int, int]] = []
-        for piece in self.pieces:
-            if piece.held is not None:
-                continue
-            start, end = piece.offset, piece.offset + piece.bytes
-            if ranges and ranges[-1][1] == start:
-                start = ranges.pop()[0]
-            ranges.append((start, end))
-        return tuple(ranges)
 
 
 def plan(wanted: Manifest, held: Mapping[str, Manifest]) -> Plan:

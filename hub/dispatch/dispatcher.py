@@ -26,7 +26,7 @@ from hub.dispatch.keeps import Keeps
 from hub.dispatch.leases import Leases
 from hub.dispatch.queue import Queue
 from hub.dispatch.reasons import Reasons
-from hub.dispatch.rounds import Rounds
+from hub.dispatch.rounds import TOLD, Rounds
 from hub.dispatch.tasks import Tasks
 from hub.dispatch.timers import Timers
 from hub.placement import model
@@ -39,7 +39,6 @@ from hub.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
-TOLD = 1000  # jobs of one look round whose listeners are told that their reason changed
 ASK_AGAIN_MS = 5000  # after a store that did not answer
 
 
@@ -352,7 +351,6 @@ class Dispatcher:
             found = sum(self._choose(runner) for runner in waiting)
         found += self.leases.sweep(self.now_ms())
         self.keeps.recheck(self.now_ms())
-        self.rounds.look_some(self.now_ms())
         self.rescued_by_sweep += found
         if found:
             log.warning("the sweep found %d jobs that no wake-up had placed", found)

@@ -1,6 +1,6 @@
 """Every queued demand looked at again and again, in slices, and what became of its reason told and stored.
 
-Invariant: no demand goes without a look for longer than EVERY_MS, however many there are, as long as
+Invariant: no demand goes without a look for longer than FRESH_MS, however many there are, as long as
 a round's looks take less; and between two slices the loop answers its callers. A round begins soon
 after a change, but not sooner than its own cost allows (`gap_ms`).
 
@@ -21,7 +21,7 @@ from itertools import islice
 from hub.dispatch.board import LiveBoard
 from hub.dispatch.keeps import Keeps
 from hub.dispatch.queue import Group, GroupKey
-from hub.dispatch.reasons import Known, Reasons
+from hub.dispatch.reasons import FRESH_MS, Known, Reasons
 from hub.dispatch.stored import Stored, from_text
 from hub.placement import headline
 from hub.store.jobs import Waited, save_waiting
@@ -30,11 +30,10 @@ from hub.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
-EVERY_MS = 15_000
 SLICE_LOOKS = 2500  # verdicts between two turns of the loop: some 5 ms
 LAG_MS = 1000  # how old the lineup of a round may be: one is worth a slice at 1,000 runners
 MIN_GAP_MS = 1000  # from the begin of a round to the next: what a person takes for at once
-MAX_GAP_MS = 10_000  # leaves the rest of EVERY_MS to the round itself
+MAX_GAP_MS = FRESH_MS - 5_000  # leaves the rest of FRESH_MS to the round itself
 LOOKS_A_MS = 50  # a look takes some 2 µs, so that rounds take a tenth of one core at most
 SAVED_A_ROUND = 10_000  # jobs; more of a change waits for the next round, and is then told as it is then
 TOLD = 1000  # jobs of one demand whose listeners are told of a change: a page reads again by itself, too
@@ -97,7 +96,7 @@ class Rounds:
     # -- a round --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Go round for ever; each time after a change, and every EVERY_MS without one."""
+        """Go round for ever; each time after a change, and every MAX_GAP_MS without one."""
         while True:
             self._changed.clear()
             await self.round()
@@ -132,9 +131,7 @@ class Rounds:
         self._said = {group: said for group, said in self._said.items() if group.jobs}
 
     def look_some(self, now_ms: int) -> bool:
-        """One slice of a round, or the first of a new one; whether something of it is left."""
-        if not self._left:
-            self._begin()
+        """One slice of a round; whether something of it is left."""
         until = self._reasons.looks + SLICE_LOOKS
         while self._left and self._reasons.looks < until:
             group = self._board.queue.groups.get(self._left.pop())

@@ -32,11 +32,6 @@ class Camp:
     silent: list[Member]
     out: list[Member]  # not active
 
-    def everybody(self) -> Iterator[Member]:
-        yield from self.heard
-        yield from self.silent
-        yield from self.out
-
 
 Open = Sequence[tuple[Rank, Camp]]  # the camps that lack nothing for good for a demand, with their rank
 

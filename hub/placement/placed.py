@@ -6,7 +6,7 @@ the runners that mattered and counts the others.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hub.placement.fit import lacks
 from hub.placement.headroom import Headroom, headroom
@@ -18,6 +18,7 @@ from hub.placement.rank import Preference, Rank, preference, rank
 from hub.placement.shortage import asking_parts
 from hub.placement.words import count
 
+_NO_OFFER = Offer(tiers=())
 COMPARED = 20  # runners kept with each placement: what fits a page, and about 4 KiB in the store
 
 
@@ -85,7 +86,7 @@ def compare(
     None: they are worked out.
     """
     names = list(fleet.runners) if among is None else _first(among, chosen, limit)
-    looked: list[tuple[bool, tuple[int, int, int], Preference, Considered]] = []
+    looked: list[_Looked] = []
     for name in dict.fromkeys((chosen, *names)):
         if (runner := fleet.runners.get(name)) is None:
             continue
@@ -93,16 +94,12 @@ def compare(
         known = None if lasting is None else lasting(name)
         found = lacks(job, runner, fleet, now_ms, room=room, lasting=known)
         key = preference(job.demand, runner, room, now_ms, fleet.settings, job.lost_on, job.wish)
-        considered = _considered(job, runner, room, found, chosen, now_ms)
-        looked.append((name != chosen, distance(found), key, considered))
-    looked.sort(key=lambda one: one[:3])
-    taken, its = fleet.runners[chosen], looked[0][2]
-    kept = [looked[0][3]]
-    for _, _, key, one in looked[1:limit]:
-        ahead_of = None if one.lacks else margin(job.demand, taken, its, fleet.runners[one.runner], key)
-        kept.append(replace(one, margin=ahead_of))
-    ahead = next((one.margin for one in kept[1:2] if one.margin), None)
-    ahead = ahead or margin(job.demand, taken, its, None, None)
+        looked.append((name != chosen, distance(found), key, runner, room, found))
+    looked.sort(key=lambda one: one[:3])  # the key ends with the name
+    first = looked[0]
+    kept = [_considered(job, one, first, now_ms) for one in looked[:limit]]
+    second = next((one.margin for one in kept[1:2]), None)
+    ahead = second or margin(job.demand, first[3], first[2], None, None)
     told, paid = waited(job, chosen, now_ms, fleet.settings) or (None, None)
     more = len(fleet.runners) - len(kept)
     return Comparison(runners=tuple(kept), more=more, margin=ahead, waited=told, paid=paid)
@@ -119,21 +116,27 @@ def _first(names: Iterable[str], chosen: str, limit: int) -> list[str]:
     return found
 
 
-def _considered(
-    job: QueuedJob, runner: Runner, room: Headroom, found: tuple[Lack, ...], chosen: str, now_ms: int
-) -> Considered:
-    offer = runner.offer or Offer(tiers=())
+# Whether it is another than the chosen one, how far from a fit, its preference, and what it was judged by.
+_Looked = tuple[bool, tuple[int, int, int], Preference, Runner, Headroom, tuple[Lack, ...]]
+
+
+def _considered(job: QueuedJob, one: _Looked, first: _Looked, now_ms: int) -> Considered:
+    """One that was looked at; `first` is the chosen one."""
+    is_other, _, key, runner, room, found = one
+    offer = runner.offer or _NO_OFFER
+    ahead = margin(job.demand, first[3], first[2], runner, key) if is_other and not found else None
     return Considered(
         runner=runner.name,
-        rank=rank(job.demand, runner, job.lost_on),
+        rank=(-key[0], -key[1], -key[2]),
         holds_images=job.demand.images <= offer.images,
         speed_class=offer.speed_class,
         free_slots=room.free_slots,
         load1=offer.load1,
         facts_age_s=None if (told_ms := runner.standing.polled_ms) is None else (now_ms - told_ms) / 1000,
         waiting=runner.standing.waiting,
-        chosen=runner.name == chosen,
+        chosen=not is_other,
         lacks=as_told(found, everywhere=False),  # kept for any reader
+        margin=ahead,
     )
 
 

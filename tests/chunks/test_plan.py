@@ -1,7 +1,5 @@
 """What is planned, carried out, gives the wanted file; and nothing that is at hand is fetched."""
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,38 +59,23 @@ def test_exactly_what_no_held_file_has_is_fetched_each_once_in_order(
     lacked = list(dict.fromkeys(letter for letter in wanted if letter not in at_hand))
     found = planned(wanted, **held)
     assert found.fetch == tuple((name_of(RAW[letter]), len(RAW[letter])) for letter in lacked)
-    assert found.fetch_bytes == len(file("".join(lacked)))
-    assert found.held_bytes == len(file("".join(letter for letter in wanted if letter in at_hand)))
+    assert sum(piece.bytes for piece in found.pieces if piece.held is not None) == len(
+        file("".join(letter for letter in wanted if letter in at_hand))
+    )
     assert list(found.places) == [name for name, _ in found.fetch]
-
-
-@given(wanted=letters, held=held_files)
-def test_missing_ranges_are_merged_and_cover_what_is_not_held(wanted: str, held: dict[str, str]) -> None:
-    found = planned(wanted, **held)
-    ranges = found.missing_ranges
-    assert all(start < end for start, end in ranges)
-    assert all(before[1] < after[0] for before, after in pairwise(ranges))
-    missing = {
-        byte
-        for piece in found.pieces
-        if piece.held is None
-        for byte in range(piece.offset, piece.offset + piece.bytes)
-    }
-    assert missing == {byte for start, end in ranges for byte in range(start, end)}
 
 
 def test_with_nothing_held_all_is_fetched_and_a_repeat_only_once() -> None:
     found = planned("abba")
     assert [name for name, _ in found.fetch] == [name_of(b"a"), name_of(b"bb")]
     assert found.places == {name_of(b"a"): (0, 5), name_of(b"bb"): (1, 3)}
-    assert found.missing_ranges == ((0, 6),)
-    assert found.held_bytes == 0
+    assert all(piece.held is None for piece in found.pieces)
 
 
 def test_with_all_held_nothing_is_fetched() -> None:
     found = planned("abc", old="abc")
     assert found.fetch == ()
-    assert found.missing_ranges == ()
+    assert found.places == {}
     assert found.pieces[1] == Piece(name=name_of(b"bb"), bytes=2, offset=1, held="old", held_offset=1)
 
 

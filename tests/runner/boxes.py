@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -162,3 +163,14 @@ def public_tree() -> Iterator[tuple[Path, list[str]]]:
                 yield tree, words
                 return
         pytest.skip("needs a Python of this version that a plain user may run")
+
+
+def own_address() -> str | None:
+    """An address of this machine that is not its loopback; None: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if address.startswith("127.") else address

@@ -11,7 +11,7 @@ import pytest
 
 from runner.sandbox.place import program
 from runner.sandbox.seccomp import ARCHITECTURES
-from tests.runner.boxes import Driver
+from tests.runner.boxes import Driver, own_address
 
 Begin = Callable[..., Driver]
 
@@ -148,17 +148,6 @@ def answer_once(server: socket.socket) -> None:
     link, _ = server.accept()
     with link:
         link.sendall(b"OUTSIDE\n")
-
-
-def own_address() -> str | None:
-    """An address of this machine that is not its loopback; None: it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            return None
-        address = str(probe.getsockname()[0])
-    return None if address.startswith("127.") else address
 
 
 CALLS = """

@@ -183,7 +183,7 @@ def names(mark: str) -> list[str]:
 def test_a_network_reaches_other_machines_and_never_this_ones_own_address(box: Box) -> None:
     boxes.need("slirp4netns", "slirp4netns")
     with socket.create_server(("127.0.0.1", 0)) as inner, socket.create_server(("0.0.0.0", 0)) as outer:
-        address = own_address()
+        address = boxes.own_address()
         box.lay()
         inside, outside = inner.getsockname()[1], outer.getsockname()[1]
         hosts = "127.0.0.1 10.0.3.2 10.0.2.2 10.0.2.100"
@@ -210,17 +210,6 @@ def greet(listener: socket.socket) -> None:
     one, _ = listener.accept()
     with one:
         one.sendall(b"hello\n")
-
-
-def own_address() -> str | None:
-    """This machine's address that is not 127.0.0.1; None: it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            return None
-        name = str(probe.getsockname()[0])
-        return None if name.startswith("127.") else name
 
 
 class Shelf:

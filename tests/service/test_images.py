@@ -11,25 +11,7 @@ from hub.chunks.chunk import encode, name_of
 from hub.chunks.frames import frame
 from hub.service import images_chunks, images_packs
 from tests.hubs import Api, Running, pipeline, running
-from tests.postgres import postgres_cluster, postgres_url
 from tests.pushing import body_of, edited, fetched, made, missing, point, pull, push, send_chunks
-
-__all__ = ["postgres_cluster", "postgres_url"]
-
-DATABASES = [pytest.param("sqlite"), pytest.param("postgres", marks=pytest.mark.postgres)]
-
-
-@pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest) -> str | None:
-    """The URL of a database of the test's own; None: the hub's default, a SQLite file."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def hub(database: str | None, tmp_path: Path) -> AsyncIterator[Running]:
-    """A hub on either database."""
-    async with running(tmp_path, database=database) as hub:
-        yield hub
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import struct
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -13,26 +11,8 @@ from hub.chunks import caibx
 from hub.chunks.chunk import decode
 from hub.service import images_casync
 from hub.store.image_chunks import ChunkRow
-from tests.hubs import Api, Running, running
-from tests.postgres import postgres_cluster, postgres_url
+from tests.hubs import Api, Running
 from tests.pushing import Made, edited, made, point, push
-
-__all__ = ["postgres_cluster", "postgres_url"]
-
-DATABASES = [pytest.param("sqlite"), pytest.param("postgres", marks=pytest.mark.postgres)]
-
-
-@pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest) -> str | None:
-    """The URL of a database of the test's own; None: the hub's default, a SQLite file."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def hub(database: str | None, tmp_path: Path) -> AsyncIterator[Running]:
-    """A hub on either database."""
-    async with running(tmp_path, database=database) as hub:
-        yield hub
 
 
 async def get(api: Api, path: str) -> httpx.Response:

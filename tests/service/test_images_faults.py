@@ -4,7 +4,6 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,7 @@ from hub.store import image_chunks
 from hub.store import images as store
 from hub.store.errors import Closed
 from tests.hubs import Running, running
-from tests.postgres import postgres_cluster, postgres_url
 from tests.pushing import fetched, made, missing, point, pull, push, send_chunks
-
-__all__ = ["postgres_cluster", "postgres_url"]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest) -> str | None:
-    """The URL of a database of the test's own; None: the hub's default, a SQLite file."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def hub(database: str | None, tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path, database=database) as hub:
-        yield hub
 
 
 def packs_of(hub: Running) -> list[Path]:

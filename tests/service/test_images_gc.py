@@ -1,36 +1,11 @@
 """Collecting images: what is never taken, what a plan says, and that the disk gets its room back."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from hub.service.images_gc import KEEP_MS
-from tests.hubs import Running, pipeline, running
-from tests.postgres import postgres_cluster, postgres_url
-from tests.pushing import edited, made, missing, pull, push, send_chunks
-
-__all__ = ["postgres_cluster", "postgres_url"]
+from tests.hubs import Running, pipeline
+from tests.pushing import at_rest, edited, made, missing, pull, push, send_chunks
 
 WEEK_S = KEEP_MS / 1000
 HOURS_S = 2 * 3600  # longer than any claim lasts
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest) -> str | None:
-    """The URL of a database of the test's own; None: the hub's default, a SQLite file."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def hub(database: str | None, tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path, database=database) as hub:
-        yield hub
-
-
-def at_rest(hub: Running) -> int:
-    packs = hub.hub.config.data / "blobs" / "packs"
-    return sum(path.stat().st_size for path in packs.rglob("*") if path.is_file())
 
 
 async def test_a_plan_tells_what_a_collection_then_takes_and_changes_nothing_itself(hub: Running) -> None:

@@ -1,33 +1,9 @@
 """Whose images are whose: what a token may not have looks exactly like what is not there."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.hubs import Api, Running, running
-from tests.postgres import postgres_cluster, postgres_url
-from tests.pushing import fetched, made, missing, point, pull, push, send_chunks
-
-__all__ = ["postgres_cluster", "postgres_url"]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest) -> str | None:
-    """The URL of a database of the test's own; None: the hub's default, a SQLite file."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def hub(database: str | None, tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path, database=database) as hub:
-        yield hub
-
-
-def at_rest(hub: Running) -> int:
-    packs = hub.hub.config.data / "blobs" / "packs"
-    return sum(path.stat().st_size for path in packs.rglob("*") if path.is_file())
+from tests.hubs import Api, Running
+from tests.pushing import at_rest, fetched, made, missing, point, pull, push, send_chunks
 
 
 async def _asked(api: Api, image_hash: str, names: list[str]) -> list[Any]:

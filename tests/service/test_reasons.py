@@ -52,11 +52,11 @@ async def test_a_reason_that_changes_with_time_alone_is_told_to_those_who_listen
         await machine.start(given)
         job = await hub.one_job()
         run = (await hub.job(job))["run"]
-        hub.hub.dispatch.sweep()
+        await hub.hub.dispatch.rounds.round()
         with hub.hub.events.listen(("run", run)) as listener:
             await hub.tick(31)
             assert (await hub.job(given_to))["status"] == "running"
-            hub.hub.dispatch.sweep()
+            await hub.hub.dispatch.rounds.round()
             assert await listener.wait(0)
         assert (await hub.job(job))["waiting"]["kind"] == "silent"
 

@@ -52,7 +52,7 @@ async def test_a_large_job_that_small_ones_keep_out_is_let_in_after_ten_minutes(
             out.append(await _given(machine))
             assert out[-1]["job"]["id"] == small
             await _minute(hub, machine, out)
-        hub.hub.dispatch.sweep()
+        await hub.hub.dispatch.rounds.round()
         small = await hub.one_job(memory="8GiB")
         await machine.finish(out.pop(0), gone=True)
         assert await machine.claim() is None, "it is kept"
@@ -79,7 +79,7 @@ async def test_a_runner_is_kept_no_more_when_its_job_is_canceled(tmp_path: Path)
         for _ in range(11):
             await _minute(hub, machine, out)
         await machine.claim()
-        hub.hub.dispatch.sweep()
+        await hub.hub.dispatch.rounds.round()
         small = await hub.one_job(memory="8GiB")
         await machine.finish(out.pop(0), gone=True)
         open_claim = machine.waits()
