@@ -252,7 +252,7 @@ async def listing(conn: AsyncConnection) -> list[ImageRow]:
 
 async def owners(conn: AsyncConnection) -> list[OwnerRow]:
     """Who may use which image."""
-    sql = f"SELECT {columns(OwnerRow, 'o')} FROM image_owners AS o ORDER BY image_id, owner, project"  # noqa: S608
+    sql = f"SELECT {columns(OwnerRow, 'o')} FROM image_owners AS o ORDER BY image_id, owner, project"  # noqa: S608 - names of columns
     return [read(OwnerRow, row) for row in await conn.execute(text(sql))]
 
 

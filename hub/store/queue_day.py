@@ -5,8 +5,9 @@ one. What it waits after an attempt that was lost or given back does not count: 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hub.store.rows import read
@@ -113,8 +114,8 @@ async def day(
     return Day(as_of_ms=now_ms, bucket_ms=bucket_ms, buckets=tuple(buckets))
 
 
-def _row(row: object) -> _Row:
-    found: _Row = read(_Row, row)  # type: ignore[arg-type]
+def _row(row: Row[Any]) -> _Row:
+    found = read(_Row, row)
     # a sum of integers is a decimal to PostgreSQL
     return _Row(**{name: int(getattr(found, name)) for name in _Row.__slots__})
 

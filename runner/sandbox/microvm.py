@@ -354,7 +354,8 @@ def launcher(command: Command) -> bytes:
 
 def write_tar(folder: Path, port: Port) -> None:
     """Write what is in a folder as a tar, as root's own. Sockets and devices are left out."""
-    with tarfile.open(fileobj=port, mode="w|", format=tarfile.GNU_FORMAT, bufsize=2**18) as tar:  # type: ignore[call-overload]
+    # A stream's writer asks for `write` alone, and its type for a whole file.
+    with tarfile.open(fileobj=port, mode="w|", format=tarfile.GNU_FORMAT, bufsize=2**18) as tar:  # type: ignore[call-overload]  # see above
         for path in _below(folder):
             name = os.path.relpath(path, folder)
             info = tar.gettarinfo(path, name)

@@ -218,7 +218,7 @@ def make_scratch(path: Path, disk_mib: int) -> None:
     # No journal: the file system never outlives its job. Tables are written when they are first used.
     words = [mkfs, "-q", "-F", "-t", "ext4", "-m", "0", "-i", "8192", "-O", "^has_journal,^resize_inode"]
     words += ["-E", "nodiscard,lazy_itable_init=1", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_S, check=False)  # noqa: S603
+    done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_S, check=False)  # noqa: S603 - our own words
     if done.returncode != 0:
         raise SandboxBroken(f"no scratch file system: {done.stderr.strip()[-300:]}")
 

@@ -79,7 +79,7 @@ class Unpacked:
         part = target.with_name(f"{target.name}.part")
         leftovers.remove(part)
         words = [unsquashfs, "-q", "-n", "-no-xattrs", "-d", str(part), str(image)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=UNPACK_S, check=False)  # noqa: S603
+        done = subprocess.run(words, capture_output=True, text=True, timeout=UNPACK_S, check=False)  # noqa: S603 - our own words
         if done.returncode not in (0, NOT_ALL):
             leftovers.remove(part)
             raise SandboxBroken(f"the image cannot be unpacked: {done.stderr.strip()[-300:]}")

@@ -126,7 +126,7 @@ class ImageHub:
         frames.close()
         try:
             for name, packed in pairs:
-                decode(packed, name=name, max_bytes=SETTINGS["max_bytes"])  # type: ignore[arg-type]
+                decode(packed, name=name, max_bytes=SETTINGS["max_bytes"])  # type: ignore[arg-type]  # JSON
         except BadChunk as error:
             return problem(422, str(error))
         with self.lock:

@@ -39,7 +39,7 @@ def fetched(hub: ImageHub, name: str, folder: Path, **more: object) -> Fetched:
     with Transfer(hub.address, patience=QUICK) as transfer:
         manifest = manifest_of(transfer, name)
         with Part(folder / "part", name, manifest) as part:
-            return fetch(transfer, part, folder / "image", **more)  # type: ignore[arg-type]
+            return fetch(transfer, part, folder / "image", **more)  # type: ignore[arg-type]  # each test's own words
 
 
 def test_an_image_arrives_whole_read_only_and_nothing_else_is_left(hub: ImageHub, tmp_path: Path) -> None:
