@@ -210,9 +210,10 @@ class MicrovmSandbox:
 
             self._guest, self._laid = Guest(self._meter.note), image
             self._guest.start(make, PORTS, self._outside.mark)
+        self._guest.wait_ready(stop, float("inf"))
+        # Not sooner: bubblewrap fails if its loopback, which slirp4netns brings up, has an address already.
         if self._asked.network:
             self._connect(self._guest.pid)
-        self._guest.wait_ready(stop, float("inf"))
         self._meter.begin()
 
     def _plan(self, image: str, ports: tuple[int, ...], info: int, opened: contextlib.ExitStack) -> Boot:
